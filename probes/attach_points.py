@@ -77,10 +77,10 @@ def find(elf: Elf, function: str) -> Symbol | None:
     """The function of that name or a compiler's clone of it; the plain name wins, and `.cold` parts are skipped."""
     pattern = re.compile(re.escape(function) + CLONE)
     for table in (elf.functions, elf.exported):
-        found = [symbol for symbol in table if symbol.name.startswith(function) and pattern.fullmatch(symbol.name)]
-        found = [symbol for symbol in found if ".cold" not in symbol.name]
-        if found:
-            return min(found, key=lambda symbol: (len(symbol.name), symbol.name))
+        symbols = [symbol for symbol in table if symbol.name.startswith(function) and pattern.fullmatch(symbol.name)]
+        symbols = [symbol for symbol in symbols if ".cold" not in symbol.name]
+        if symbols:
+            return min(symbols, key=lambda symbol: (len(symbol.name), symbol.name))
     return None
 
 
@@ -95,12 +95,12 @@ def resolve(
     candidates = [candidate for candidate in event.candidates if candidate.since <= major <= candidate.until]
     slow: tuple[Attachment, ...] = ()
     for candidate in candidates:
-        found = _attachments(elf, event, candidate, kernel)
-        if found is None:
+        attached = _attachments(elf, event, candidate, kernel)
+        if attached is None:
             continue
-        if event.rare or not any(one.slow for one in found):
-            return found
-        slow = slow or found
+        if event.rare or not any(one.slow for one in attached):
+            return attached
+        slow = slow or attached
     if slow and allow_slow:
         return slow
     if event.optional:
@@ -138,7 +138,7 @@ def keeps_frame_pointers(elf: Elf) -> bool:
 def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tuple[Attachment, ...]]) -> dict[str, Any]:
     """Origin of a probe's figures: program, kernel, binary, attach points by event, and their kind as `attach`."""
     rare = {event.name for event in probe.events if event.rare}
-    measured = [one for event, found in attachments.items() if event not in rare for one in found]
+    measured = [one for event, points in attachments.items() if event not in rare for one in points]
     kinds = "+".join(sorted({one.kind for one in measured}))
     return {
         "probe": probe.id,
@@ -149,22 +149,22 @@ def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tupl
         "attach": kinds or ("timer" if probe.id == "stacks" else "tracepoint"),
         "slow_entry": any(one.slow for one in measured),
         "frame_pointers": keeps_frame_pointers(elf),
-        "points": {event: [one.point(elf.path) for one in found] for event, found in attachments.items()},
+        "points": {event: [one.point(elf.path) for one in points] for event, points in attachments.items()},
     }
 
 
 def _attachments(
     elf: Elf, event: Event, candidate: Candidate, kernel: tuple[int, int]
 ) -> tuple[Attachment, ...] | None:
-    found: list[Attachment] = []
+    attachments: list[Attachment] = []
     for name in candidate.usdt:
         if f"postgresql:{name}" not in elf.usdt:
             return None
-        found.append(Attachment(event.name, "usdt", name))
+        attachments.append(Attachment(event.name, "usdt", name))
     for name in candidate.functions:
         symbol = find(elf, name)
         if symbol is None:
             return None
         instruction, slow = entry(elf.bytes_at(symbol.address, 8), elf.machine, kernel)
-        found.append(Attachment(event.name, "function", symbol.name, candidate.at_return, slow, instruction))
-    return tuple(found)
+        attachments.append(Attachment(event.name, "function", symbol.name, candidate.at_return, slow, instruction))
+    return tuple(attachments)

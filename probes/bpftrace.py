@@ -81,10 +81,10 @@ def version(program: Path) -> str:
         answer = output([str(program), "--version"], {"LC_ALL": "C"})
     except OSError as error:
         raise ProbeError(f"probes: {program} does not run ({error.strerror}); install bpftrace >= 0.17") from None
-    found = re.search(r"v?(\d+\.\d+\S*)", answer)
-    if found is None:
+    match = re.search(r"v?(\d+\.\d+\S*)", answer)
+    if match is None:
         raise ProbeError(f"probes: {program} --version does not say its version; install bpftrace >= 0.17")
-    return visible(found[1], 100)
+    return visible(match[1], 100)
 
 
 def parse_version(text: str) -> tuple[int, int] | None:

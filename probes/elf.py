@@ -88,8 +88,8 @@ def _read(path: Path, _identity: tuple[int, ...]) -> Elf:
         # Mapped, since debugging information may be hundreds of megabytes that are never read.
         data: Data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
     if data[:4] != b"\x7fELF":
-        found = "a wrapper script was found" if data[:2] == b"#!" else "something else was found"
-        raise ProbeError(f"probes: {path} is not an ELF executable; give the real postgres binary ({found})")
+        seen = "a wrapper script was found" if data[:2] == b"#!" else "something else was found"
+        raise ProbeError(f"probes: {path} is not an ELF executable; give the real postgres binary ({seen})")
     if data[4:6] != b"\x02\x01":
         raise ProbeError(f"probes: {path} is not a 64-bit little-endian ELF file; only those can be probed")
     try:

@@ -47,8 +47,8 @@ def add(total: ProbeRecord, record: Mapping[str, Any], probe: str, share: float 
             continue
         if field.kind == "histogram":
             counts = {bucket: round(count * share) for bucket, count in value}
-            found = buckets.merge((dict(total.get(field.name, ())), {each: n for each, n in counts.items() if n}))
-            total[field.name] = sorted(found.items())
+            merged = buckets.merge((dict(total.get(field.name, ())), {value: n for value, n in counts.items() if n}))
+            total[field.name] = sorted(merged.items())
         elif field.kind == "peak":
             total[field.name] = max(total.get(field.name, 0), value)
         else:
@@ -69,23 +69,23 @@ def step_figures(
     samples on a CPU (`sampled`); if both were counted, `phases_sampled` are the latter too.
     """
     roles = tuple(roles)
-    own = [probes[role] for role in roles if role in probes]
-    plans = [plan for record in own if (plan := planning(record, seconds)) is not None]
+    records_of = [probes[role] for role in roles if role in probes]
+    plans = [plan for record in records_of if (plan := planning(record, seconds)) is not None]
     statements = planning(probes.get("statements", {}), seconds)
     if statements is not None and (not plans or any(plan["withheld"] for plan in plans)):
         plans = [statements]
     withheld = next((plan["withheld"] for plan in plans if plan["withheld"]), "")
-    found: ProbeRecord = {"plan_us_per_op": None, "plan_p99_us": None, **phases(own, seconds)}
-    found |= _moves(probes, roles, ops, seconds)
-    found |= _coverage(probes, withheld, seconds)
-    unshared = _unshared(own, seconds) if found["phases"] is None else ""
-    found["probe_notes"] += [f"shares of phases are withheld: {unshared}"] if unshared else []
+    figures: ProbeRecord = {"plan_us_per_op": None, "plan_p99_us": None, **phases(records_of, seconds)}
+    figures |= _moves(probes, roles, ops, seconds)
+    figures |= _coverage(probes, withheld, seconds)
+    unshared = _unshared(records_of, seconds) if figures["phases"] is None else ""
+    figures["probe_notes"] += [f"shares of phases are withheld: {unshared}"] if unshared else []
     if plans and not withheld:
         counted = buckets.merge(plan["histogram"] for plan in plans)
         longest = [plan["max_us"] for plan in plans]
-        found["plan_us_per_op"] = sum(plan["step_us"] for plan in plans) / ops if ops else None
-        found["plan_p99_us"] = _quantile(counted, 0.99, None if None in longest else max(longest))
-    return found
+        figures["plan_us_per_op"] = sum(plan["step_us"] for plan in plans) / ops if ops else None
+        figures["plan_p99_us"] = _quantile(counted, 0.99, None if None in longest else max(longest))
+    return figures
 
 
 def _moves(
@@ -119,10 +119,10 @@ def _coverage(probes: Mapping[str, Mapping[str, ProbeRecord]], withheld: str, se
 
 
 def role_figures(record: Mapping[str, ProbeRecord], statements: int, seconds: float) -> ProbeRecord:
-    found: ProbeRecord = {}
+    figures: ProbeRecord = {}
     plan = planning(record, seconds)
     if plan is not None:
-        found |= {
+        figures |= {
             "plan_n": plan["n"],
             "plan_us": plan["us"],
             "plan_mean_us": plan["us"] / plan["n"] if plan["n"] else None,
@@ -132,13 +132,13 @@ def role_figures(record: Mapping[str, ProbeRecord], statements: int, seconds: fl
             "plan_max_us": plan["max_us"],
         }
         if plan["withheld"]:
-            found["plan_withheld"] = plan["withheld"]
+            figures["plan_withheld"] = plan["withheld"]
         if plan["frames"] < FRAMES_MIN:
-            found["plan_frames"] = plan["frames"]
+            figures["plan_frames"] = plan["frames"]
     if any(name in record for name in ("phases", "stacks")):
-        found |= phases([record], seconds)
-    found |= _endpoint(record) | _run_queue(record, seconds)
-    return found
+        figures |= phases([record], seconds)
+    figures |= _endpoint(record) | _run_queue(record, seconds)
+    return figures
 
 
 def planning(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord | None:
@@ -194,15 +194,15 @@ def phases(records: Iterable[Mapping[str, ProbeRecord]], seconds: float) -> Prob
     """Shares of the phases of statements: exact, else from enough samples, else None; skips unrepresentative ones."""
 
     def standing(probe: str) -> list[ProbeRecord]:
-        return [one[probe] for one in whole if probe in one and not not_the_step(probe, one[probe], seconds)]
+        return [one[probe] for one in totals if probe in one and not not_the_step(probe, one[probe], seconds)]
 
-    whole = list(records)
+    totals = list(records)
     exact = buckets.merge({phase: one.get(f"{phase}_us", 0) for phase in PHASES} for one in standing("phases"))
     sampled = buckets.merge(one.get("phases", {}) for one in standing("stacks"))
     enough = sum(sampled.values()) >= SAMPLES_MIN
     if sum(exact.values()):
-        found: ProbeRecord = {"phases": _shares(exact), "phases_by": "exact"}
-        return found | ({"phases_sampled": _shares(sampled)} if enough else {})
+        figures: ProbeRecord = {"phases": _shares(exact), "phases_by": "exact"}
+        return figures | ({"phases_sampled": _shares(sampled)} if enough else {})
     return {"phases": _shares(sampled) if enough else None, "phases_by": "sampled" if enough else None}
 
 
@@ -233,7 +233,7 @@ def _run_queue(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord
     if one is None:
         return {}
     counts = dict(one.get("runq_us", ()))
-    found: ProbeRecord = {
+    figures: ProbeRecord = {
         "runq_us": round(one.get("sum_us", 0) / covered(one, seconds)),
         "runq_p50_us": _quantile(counts, 0.5, one.get("max_us")),
         "runq_p99_us": _quantile(counts, 0.99, one.get("max_us")),
@@ -241,8 +241,8 @@ def _run_queue(record: Mapping[str, ProbeRecord], seconds: float) -> ProbeRecord
     }
     if "sched" in record:
         names = (field.name for field in BY_ID["sched"].fields if field.kind == "count")
-        found["sched"] = {name: one.get(name, 0) for name in names if name != "sum_us"}
-    return found
+        figures["sched"] = {name: one.get(name, 0) for name in names if name != "sum_us"}
+    return figures
 
 
 def _quantile(histogram: Mapping[int, int], q: float, longest: int | None) -> int | None:

@@ -51,8 +51,8 @@ class Symbols:
         address = self.file.address_of(offset)
         if address is None:
             return None
-        found = bisect.bisect_right(self.functions, address, key=lambda symbol: symbol.address)
-        symbol = self.functions[found - 1] if found else None
+        index = bisect.bisect_right(self.functions, address, key=lambda symbol: symbol.address)
+        symbol = self.functions[index - 1] if index else None
         if symbol is None or (symbol.size and address >= symbol.address + symbol.size):
             return None
         return plain_name(symbol.name)
@@ -81,13 +81,13 @@ class Space:
 
 
 def parse_maps(text: str) -> tuple[CodeMapping, ...]:
-    found = []
+    mappings = []
     for line in text.splitlines():
         match = MAPPING.match(line)
         if match and "x" in match[3]:
             path = match[5].removesuffix(" (deleted)") or "[anonymous]"
-            found.append(CodeMapping(int(match[1], 16), int(match[2], 16), int(match[4], 16), path))
-    return tuple(found)
+            mappings.append(CodeMapping(int(match[1], 16), int(match[2], 16), int(match[4], 16), path))
+    return tuple(mappings)
 
 
 @lru_cache(maxsize=elf.KEPT)
@@ -153,12 +153,12 @@ def functions(
     leaves: Iterable[Stack], role_of: Callable[[int], str], space_of: Callable[[int], Space | None]
 ) -> dict[str, dict[str, int]]:
     """Samples by role and function that ran; the arguments are those of `fold`. Kernel functions are marked."""
-    found: dict[str, dict[str, int]] = {}
+    by_role: dict[str, dict[str, int]] = {}
     for leaf in leaves:
         names = frames_of(leaf, space_of(leaf.pid))
-        counts, name = found.setdefault(role_of(leaf.pid), {}), names[-1] if names else UNKNOWN
+        counts, name = by_role.setdefault(role_of(leaf.pid), {}), names[-1] if names else UNKNOWN
         counts[name] = counts.get(name, 0) + leaf.count
-    return found
+    return by_role
 
 
 def lines(folded: Mapping[str, int]) -> str:
@@ -176,13 +176,13 @@ def phase_of(frames: Iterable[str]) -> str:
 
 def phase_samples(folded: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Samples by role and phase. Valid only for binaries with complete stacks."""
-    found: dict[str, dict[str, int]] = {}
+    by_role: dict[str, dict[str, int]] = {}
     for line, count in folded.items():
         role, *frames = line.split(";")
-        phases = found.setdefault(role, {})
+        phases = by_role.setdefault(role, {})
         phase = phase_of(frames)
         phases[phase] = phases.get(phase, 0) + count
-    return found
+    return by_role
 
 
 def quality(known: Space) -> str:

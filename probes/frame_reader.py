@@ -240,7 +240,7 @@ class Reader:
 
     def _stacks(self, maps: Maps, *kinds: Kind) -> tuple[Stack, ...]:
         fields = [field for field in self.probe.fields if field.kind in kinds]
-        found = []
+        stacks = []
         for field in fields:
             for key, count in _mapping(maps, field.source).items():
                 try:
@@ -250,8 +250,8 @@ class Reader:
                     self._note(broken_lines=1)
                     continue
                 if value := int(count) // field.divisor:
-                    found.append(Stack(self._process_of(tid), user, kernel, value, kind))
-        return tuple(found)
+                    stacks.append(Stack(self._process_of(tid), user, kernel, value, kind))
+        return tuple(stacks)
 
     def _note(self, *, late_ms: int = 0, **counts: int) -> None:
         now = self._quality
@@ -278,18 +278,18 @@ def parse_kind(key: str) -> tuple[str, str]:
 
 def _mapping(maps: Maps, name: str) -> Mapping[str, Any]:
     """Keys and values of a map; a map that was never hit is absent, or the number 0."""
-    found = maps.get(name)
-    return found if isinstance(found, dict) else {}
+    value = maps.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _keyed(maps: Maps, name: str) -> dict[PartKey, int]:
     """Numbers by thread and second key. Thread 0 is the idle task and the script's own scratch key."""
-    found: dict[PartKey, int] = {}
+    counts: dict[PartKey, int] = {}
     for key, value in _mapping(maps, name).items():
         tid, _, part = key.partition(",")
         if int(tid):
-            found[int(tid), int(part) if part else None] = int(value)
-    return found
+            counts[int(tid), int(part) if part else None] = int(value)
+    return counts
 
 
 def _counts(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, int]:
@@ -303,12 +303,12 @@ def _counts(field: Field, tick: int, maps: Maps, probe: Probe) -> dict[PartKey, 
     if field.part is None:
         return counts
     named = {other.part for other in probe.fields if other.source == field.source}
-    found: dict[PartKey, int] = {}
+    totals: dict[PartKey, int] = {}
     for (tid, part), value in counts.items():
         if part not in named if field.part == OTHER else part == field.part:
-            found[tid, None] = found.get((tid, None), 0) + value
-    return found
+            totals[tid, None] = totals.get((tid, None), 0) + value
+    return totals
 
 
-def _key_count(found: Mapping[str, Any]) -> int:
-    return sum(len(entry) if isinstance(entry, list) else 1 for entry in found.values())
+def _key_count(mapping: Mapping[str, Any]) -> int:
+    return sum(len(entry) if isinstance(entry, list) else 1 for entry in mapping.values())

@@ -112,7 +112,7 @@ def by_role(frame: Frame, roles: Mapping[int, str]) -> dict[str, dict[str, Any]]
             for name, value in frame.records.get(pid, {}).items():
                 record[name] = max(record.get(name, 0), value) if name in peaks else record.get(name, 0) + value
         for name, of_pid in frame.histograms.items():
-            if found := buckets.merge(of_pid[pid] for pid in group if pid in of_pid):
-                record[name] = sorted(found.items())
+            if merged := buckets.merge(of_pid[pid] for pid in group if pid in of_pid):
+                record[name] = sorted(merged.items())
         figures[role] = record
     return figures

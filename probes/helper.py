@@ -126,8 +126,8 @@ def caller() -> int:
 def server_binary(path: Path, server: int) -> Path:
     """The binary that the running server was started from, owned by root or by the caller."""
     try:
-        whole = path.resolve(strict=True)
-        status, running = whole.stat(), Path(f"/proc/{server}/exe").stat()
+        resolved = path.resolve(strict=True)
+        status, running = resolved.stat(), Path(f"/proc/{server}/exe").stat()
         same = (running.st_dev, running.st_ino) == (status.st_dev, status.st_ino)
     except OSError:
         same = False  # without the reason, which would reveal the contents of folders that the caller cannot read
@@ -137,10 +137,10 @@ def server_binary(path: Path, server: int) -> Path:
             "probes there would never fire"
         )
     if status.st_uid not in (0, caller()):
-        raise ProbeError(f"probes: {whole} belongs to user {status.st_uid}; use a binary of root's or of your own")
-    if not script_text.SAFE_PATH.fullmatch(str(whole)):
-        raise ProbeError(f"probes: {whole}: a bpftrace script cannot hold this path; move the server")
-    return whole
+        raise ProbeError(f"probes: {resolved} belongs to user {status.st_uid}; use a binary of root's or of your own")
+    if not script_text.SAFE_PATH.fullmatch(str(resolved)):
+        raise ProbeError(f"probes: {resolved}: a bpftrace script cannot hold this path; move the server")
+    return resolved
 
 
 def unchangeable(probe: str, binary: Path, server: int) -> Path:

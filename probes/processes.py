@@ -15,26 +15,26 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def parents() -> dict[int, int]:
-    found = {}
+    parent_of = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
                 data = (folder / "stat").read_bytes()
-                found[int(folder.name)] = int(data[data.rindex(b")") + 2 :].split()[1])
-    return found
+                parent_of[int(folder.name)] = int(data[data.rindex(b")") + 2 :].split()[1])
+    return parent_of
 
 
 def descendants(pid: int, parent_of: dict[int, int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for child, parent in parent_of.items():
         children.setdefault(parent, []).append(child)
-    found, left = set(), [pid]
+    pids, left = set(), [pid]
     while left:
         one = left.pop()
-        if one not in found:
-            found.add(one)
+        if one not in pids:
+            pids.add(one)
             left += children.get(one, [])
-    return found
+    return pids
 
 
 def threads(pid: int) -> set[int]:
@@ -55,11 +55,11 @@ def owner(tid: int) -> int | None:
 def groups(server: int, clients: Iterable[int], launchers: Iterable[int]) -> dict[int, int]:
     """All initial threads: tid -> group. A launcher's present children are left out."""
     parent_of = parents()
-    found: dict[int, int] = {tid: LAUNCHER for pid in launchers for tid in threads(pid)}
+    group_of: dict[int, int] = {tid: LAUNCHER for pid in launchers for tid in threads(pid)}
     for pid in clients:
-        found |= {tid: CLIENT for one in descendants(pid, parent_of) for tid in threads(one)}
-    found |= {tid: SERVER for one in descendants(server, parent_of) for tid in threads(one)}
-    return found
+        group_of |= {tid: CLIENT for one in descendants(pid, parent_of) for tid in threads(one)}
+    group_of |= {tid: SERVER for one in descendants(server, parent_of) for tid in threads(one)}
+    return group_of
 
 
 def started_ns(pid: int) -> int | None:

@@ -109,26 +109,26 @@ def facts(*, sudo: bool = False) -> Facts:
     )
 
 
-def check(found: Facts) -> tuple[Finding, ...]:
+def check(facts: Facts) -> tuple[Finding, ...]:
     """All that is missing, in the order in which to fix it; empty if all probes can run."""
-    if not found.linux:
+    if not facts.linux:
         return (Finding("probes: need Linux; all probes except planstats are off", (*BPF, "procsched")),)
-    return (*_program(found), *_kernel(found))
+    return (*_program(facts), *_kernel(facts))
 
 
-def _program(found: Facts) -> Iterator[Finding]:
-    if found.wrapper:
-        reason = f"probes: {HELPER}={found.wrapper} cannot be executed; join its group, or unset it to use sudo"
+def _program(facts: Facts) -> Iterator[Finding]:
+    if facts.wrapper:
+        reason = f"probes: {HELPER}={facts.wrapper} cannot be executed; join its group, or unset it to use sudo"
         yield Finding(visible(reason))
         return
-    if found.bpftrace is None:
-        yield Finding(found.missing or "probes: bpftrace not found")
+    if facts.bpftrace is None:
+        yield Finding(facts.missing or "probes: bpftrace not found")
         return
-    version, named = found.bpftrace, show(found.bpftrace)
+    version, named = facts.bpftrace, show(facts.bpftrace)
     if version < OLDEST:
         yield Finding(f"probes: bpftrace {named} is too old, need >= 0.17")
-    if found.uid != 0 and not found.sudo:
-        missing = [name for name, bit in CAPABILITY_BITS.items() if not found.capabilities >> bit & 1]
+    if facts.uid != 0 and not facts.sudo:
+        missing = [name for name, bit in CAPABILITY_BITS.items() if not facts.capabilities >> bit & 1]
         if version < CAPABILITIES:
             yield Finding(
                 f"probes: bpftrace {named} only runs as root (0.25 and later accept capabilities). Re-run with "
@@ -139,7 +139,7 @@ def _program(found: Facts) -> Iterator[Finding]:
                 f"probes: missing {', '.join(missing)}; bpftrace {named} needs CAP_BPF, CAP_PERFMON, "
                 "CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE"
             )
-        elif not found.capabilities >> CAP_SYS_ADMIN & 1:
+        elif not facts.capabilities >> CAP_SYS_ADMIN & 1:
             yield Finding(
                 "probes: missing CAP_SYS_ADMIN, which kernels since 6.16, and older ones with their fixes, require "
                 "for attaching to functions; planner, phases and endpoint are off. Also give it to the probe "
@@ -147,29 +147,29 @@ def _program(found: Facts) -> Iterator[Finding]:
                 ON_BINARY,
             )
     kernel = next((kernel for since, kernel in OLDEST_KERNEL if version >= since), (0, 0))
-    if found.kernel < kernel:
-        yield Finding(f"probes: kernel {show(found.kernel)} is older than bpftrace {named} supports ({show(kernel)})")
+    if facts.kernel < kernel:
+        yield Finding(f"probes: kernel {show(facts.kernel)} is older than bpftrace {named} supports ({show(kernel)})")
 
 
-def _kernel(found: Facts) -> Iterator[Finding]:
-    if not found.tracefs:
+def _kernel(facts: Facts) -> Iterator[Finding]:
+    if not facts.tracefs:
         yield Finding(NO_TRACEFS)
-    elif found.tracepoints is not None:
+    elif facts.tracepoints is not None:
         for name in TRACEPOINTS:
-            if name not in found.tracepoints:
+            if name not in facts.tracepoints:
                 text = f"probes: tracepoint sched:{name} does not exist in this kernel; runq, sched and offcpu are off"
                 yield Finding(text, SCHEDULER)
-    if not found.btf and found.bpftrace is not None and found.bpftrace >= NEEDS_BTF:
+    if not facts.btf and facts.bpftrace is not None and facts.bpftrace >= NEEDS_BTF:
         yield Finding(
-            f"probes: kernel has no BTF (CONFIG_DEBUG_INFO_BTF); bpftrace {show(found.bpftrace)} cannot read "
+            f"probes: kernel has no BTF (CONFIG_DEBUG_INFO_BTF); bpftrace {show(facts.bpftrace)} cannot read "
             "tracepoint arguments, so runq, sched, offcpu and stacks are off; planner, phases and endpoint count every "
             "server that runs this binary, which only root may do.",
-            (*SCHEDULER, "stacks", *(ON_BINARY if found.uid != 0 else ())),
+            (*SCHEDULER, "stacks", *(ON_BINARY if facts.uid != 0 else ())),
         )
-    if not found.uprobes:
+    if not facts.uprobes:
         text = "probes: kernel without uprobes (CONFIG_UPROBE_EVENTS); planner, phases and endpoint are off"
         yield Finding(text, ON_BINARY)
-    if not found.schedstat:
+    if not facts.schedstat:
         text = "procsched: this kernel does not record run-queue wait (schedstat is all zero); it is not shown"
         yield Finding(text, ("procsched",))
 
@@ -184,9 +184,9 @@ def still_works(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(probe.id for probe in PROBES if probe.id not in off)
 
 
-def trackable(found: Facts) -> bool:
+def trackable(facts: Facts) -> bool:
     """Whether scripts can follow processes; otherwise use `ProbeSession(..., tracking=False)`."""
-    return found.btf or (found.bpftrace or OLDEST) < NEEDS_BTF
+    return facts.btf or (facts.bpftrace or OLDEST) < NEEDS_BTF
 
 
 def show(version: Version) -> str:

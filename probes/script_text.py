@@ -58,11 +58,11 @@ def script(
     read, even if a thread's number has been reused by another user's. `bpftrace` is the version that the script is
     for, `cpus` how many the machine has. Raises ProbeError for a path or symbol that a script cannot hold.
     """
-    found = attachments or {}
+    points = attachments or {}
     entry = BY_ID[probe]
-    values = {event.name.upper(): _points(event.name, binary, found) for event in entry.events}
+    values = {event.name.upper(): _points(event.name, binary, points) for event in entry.events}
     stacked = machine == "x86_64"
-    ends = found.get("plan_end", ())
+    ends = points.get("plan_end", ())
     values |= {
         "GROUPS": "\n  ".join(f"@g[{tid}] = {group}; @group[{tid}] = {group};" for tid, group in sorted(groups.items()))
         or "@g[0] = 0; @group[0] = 0;",
@@ -110,13 +110,13 @@ def attach_points(rendered: str) -> tuple[str, ...]:
     return tuple(point.strip() for point in points)
 
 
-def _points(event: str, binary: str, found: Mapping[str, tuple[Attachment, ...]]) -> str:
-    if found.get(event) and not SAFE_PATH.fullmatch(binary):
+def _points(event: str, binary: str, points: Mapping[str, tuple[Attachment, ...]]) -> str:
+    if points.get(event) and not SAFE_PATH.fullmatch(binary):
         raise ProbeError(f"probes: {binary}: the path holds characters that a bpftrace script cannot; move the server")
-    for attachment in found.get(event, ()):
+    for attachment in points.get(event, ()):
         if not SAFE_SYMBOL.fullmatch(attachment.symbol):
             raise ProbeError(f"probes: {attachment.symbol!r} is no name that a bpftrace script can hold")
-    return ", ".join(attachment.point(binary) for attachment in found.get(event, ()))
+    return ", ".join(attachment.point(binary) for attachment in points.get(event, ()))
 
 
 def _asleep(groups: Mapping[int, int]) -> str:

@@ -318,12 +318,12 @@ class ProbeSession:
 
     def _born_meanwhile(self) -> set[int]:
         until_ns = (self._reader.baseline_ns or time.clock_gettime_ns(time.CLOCK_BOOTTIME)) - 2 * TICK_NS
-        found = set()
+        born = set()
         for pid in processes.descendants(self.target.postmaster, processes.parents()):
             began_ns = processes.started_ns(pid)
             if began_ns is not None and self._spawned_boot_ns - TICK_NS <= began_ns <= until_ns:
-                found.add(pid)
-        return found
+                born.add(pid)
+        return born
 
     def _lost(self, reason: str) -> None:
         """bpftrace has ended or hangs: start another, once; then the probe fails."""
@@ -363,10 +363,10 @@ class ProbeSession:
         self._tracer = None
 
     def _process(self, tid: int) -> int:
-        found = self._process_of.get(tid)
-        if found is None:
-            found = self._process_of[tid] = processes.process_of(tid)
-        return found
+        process = self._process_of.get(tid)
+        if process is None:
+            process = self._process_of[tid] = processes.process_of(tid)
+        return process
 
 
 def living(pids: tuple[int, ...]) -> tuple[int, ...]:

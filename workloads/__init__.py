@@ -35,12 +35,12 @@ def workload(name: str) -> Workload:
     """Look up a workload by its name. Raises UnknownName, or NotRegistered if its module holds no workload."""
     module, _, attribute = pick("workload", name, modules()).partition(":")
     try:
-        found: Workload = getattr(import_module(module), attribute or "WORKLOAD")
+        loaded: Workload = getattr(import_module(module), attribute or "WORKLOAD")
     except (ImportError, AttributeError) as error:
         raise NotRegistered(
             f"workloads in config.toml: {module}: {error}; name a module with WORKLOAD in it"
         ) from error
-    return found
+    return loaded
 
 
 def workloads() -> tuple[Workload, ...]:

@@ -89,7 +89,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for entries, refused in (
             (self.plan, ELSEWHERE),
-            *((own, (*ELSEWHERE, *FIXED)) for own in self.scales.values()),
+            *((scale, (*ELSEWHERE, *FIXED)) for scale in self.scales.values()),
         ):
             for entry in entries:
                 if entry in refused:
@@ -122,10 +122,10 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def parsed(name: str, text: str, folder: str = "") -> Preset:
     """Parse a preset file. Raises ValueError with name and place."""
     try:
-        found = msgspec.convert({**tomllib.loads(text), "name": name, "folder": folder}, Preset)
+        converted = msgspec.convert({**tomllib.loads(text), "name": name, "folder": folder}, Preset)
     except (ValueError, RecursionError) as error:  # the errors of tomllib and msgspec are ValueErrors
         raise ValueError(f"preset {name}: {error}") from None
-    return found
+    return converted
 
 
 def presets() -> dict[str, Preset]:
@@ -148,7 +148,7 @@ def _read(folders: tuple[Path, ...]) -> dict[str, Preset]:
 
 def shipped_scripts() -> frozenset[str]:
     """Texts of the scripts that come with presets, which need no consent."""
-    folders = dict.fromkeys(found.folder for found in presets().values())
+    folders = dict.fromkeys(known.folder for known in presets().values())
     return frozenset(file.read_text("utf-8") for folder in folders for file in Path(folder).glob("*.sql"))
 
 

@@ -140,8 +140,8 @@ class _Bisection:
         like, sure = ("bad", weight) if weight > 0 else ("good", -weight)
         mean = math.exp(math.fsum(ratio for ratio, _ in judged.pairs) / len(judged.pairs))
         say(f"  {mean - 1:+.1%} to good, like the {like} end with odds of {math.exp(min(sure, 9.3)):,.1f} to 1")
-        whole = bisection.weights(weighed)[place]
-        if span is not None and -whole > math.log(bisection.LOOKS_BACK / self.search.error):
+        normalised = bisection.weights(weighed)[place]
+        if span is not None and -normalised > math.log(bisection.LOOKS_BACK / self.search.error):
             state.mended.append(self.commits[span[-1]].text)
             state.after = commit.hash
             say("  good: the regression was fixed by then; searching the commits after it")

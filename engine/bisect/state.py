@@ -49,9 +49,9 @@ class State(msgspec.Struct):
 
 
 def write(path: Path, state: State) -> None:
-    whole = path.with_name(f"{path.name}.new")
-    whole.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
-    whole.replace(path)
+    written = path.with_name(f"{path.name}.new")
+    written.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+    written.replace(path)
 
 
 def read(path: Path, digest: str, known: set[str]) -> State:
@@ -66,11 +66,11 @@ def read(path: Path, digest: str, known: set[str]) -> State:
         return State(FORMAT, digest)  # nothing was known of the ends
     if state.format != FORMAT or state.asked != digest:
         raise UserError(f"{path}: this search was begun with other options; --again starts over, --out starts another")
-    named = {each.commit for each in state.judged} | set(state.broken) | ({state.after} if state.after else set())
-    values = [value for each in state.judged for pair in each.pairs for value in pair] + list(state.ends)
-    whole = all(len(each.pairs) > 1 for each in state.judged) and bool(state.step) == (len(state.ends) > 1)
-    whole = whole and len(state.measured) <= len(LEVELS)
+    named = {judged.commit for judged in state.judged} | set(state.broken) | ({state.after} if state.after else set())
+    values = [value for judged in state.judged for pair in judged.pairs for value in pair] + list(state.ends)
+    complete = all(len(judged.pairs) > 1 for judged in state.judged) and bool(state.step) == (len(state.ends) > 1)
+    complete = complete and len(state.measured) <= len(LEVELS)
     runs = [*state.measured, *([state.under_way.run] if state.under_way else [])]
-    if named - known or not whole or not all(map(math.isfinite, values)) or not all(map(is_name, runs)):
+    if named - known or not complete or not all(map(math.isfinite, values)) or not all(map(is_name, runs)):
         raise UserError(f"{path}: names a commit that is not part of this search; --again starts over")
     return state

@@ -96,10 +96,10 @@ def catalog() -> tuple[CatalogEntry, ...]:
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error
     entries = {entry.label: entry for entry in shipped}
-    for label, own in user_builds.own_builds().items():
+    for label, own_build in user_builds.own_builds().items():
         if label not in entries:
-            entries |= {entry.label: entry for entry in _own_entries(label, own, entries)}
-        elif (pinned := entries[label].tarball) is None or pinned.hash != own.source:
+            entries |= {entry.label: entry for entry in _own_entries(label, own_build, entries)}
+        elif (pinned := entries[label].tarball) is None or pinned.hash != own_build.source:
             raise UserError(
                 f"{user_builds.table_path()}: build '{label}' differs from pgbed's own build of that label: rename it"
             )
@@ -108,22 +108,22 @@ def catalog() -> tuple[CatalogEntry, ...]:
     return tuple(sorted(entries.values(), key=lambda entry: age(entry.version)))
 
 
-def _own_entries(label: str, own: OwnBuild, known: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
+def _own_entries(label: str, own_build: OwnBuild, known: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
     """The entry and, from 17 on, its twin with the builtin locale provider."""
-    base = known.get(own.base)
-    if own.base and (base is None or base.provenance != "source"):
+    base = known.get(own_build.base)
+    if own_build.base and (base is None or base.provenance != "source"):
         where = f"{user_builds.table_path()}: build '{label}'"
-        raise UserError(f"{where}: '{own.base}' must be a build from source that is defined before it")
+        raise UserError(f"{where}: '{own_build.base}' must be a build from source that is defined before it")
     check_name(label)
     entry = CatalogEntry(
         label=label,
         version=base.version if base else label,
         attr="postgresql-" + label.replace(".", "_"),
         provenance="source",
-        patches=(*(base.patches if base else ()), *(Path(patch).name for patch in own.patches)),
-        tarball=base.tarball if base else Tarball(f"postgresql-{label}.tar.bz2", own.source, ""),
+        patches=(*(base.patches if base else ()), *(Path(patch).name for patch in own_build.patches)),
+        tarball=base.tarball if base else Tarball(f"postgresql-{label}.tar.bz2", own_build.source, ""),
         drv=base.drv if base else "",
-        own=own,
+        own=own_build,
     )
     yield entry
     if int(re.match(r"\d+", entry.version)[0]) >= 17 and not label.endswith(BUILTIN):  # type: ignore[index]

@@ -28,7 +28,7 @@ DEBIAN = Path("/usr/lib/postgresql")  # Debian's servers are in VERSION/bin
 VERSION = re.compile(r"\) (\d[\w.]*)|^hyperfine (\d[\w.]*)")
 
 
-def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots: Path) -> dict[str, dict[str, str]]:
+def find(names: Sequence[str], builds: Sequence[Build], progress: Progress, roots: Path) -> dict[str, dict[str, str]]:
     """Record each program's `path`, reported `version` and file `digest`; raises UserError if one is missing.
 
     Order of search: the environment's program, the newest build of the run, the search path, the system's PostgreSQL.
@@ -36,18 +36,18 @@ def find(names: Sequence[str], found: Sequence[Build], progress: Progress, roots
     for name in names:
         if name not in KNOWN:
             raise unknown("program", name, KNOWN)
-    return {name: _record(_path(name, found, progress, roots)) for name in names}
+    return {name: _record(_path(name, builds, progress, roots)) for name in names}
 
 
 def seek(
-    names: Sequence[str], optional: Collection[str], found: Sequence[Build], progress: Progress, roots: Path
+    names: Sequence[str], optional: Collection[str], builds: Sequence[Build], progress: Progress, roots: Path
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """Like `find`, but for `optional` programs that are missing also return why."""
     records: dict[str, dict[str, str]] = {}
     absent: dict[str, str] = {}
     for name in names:
         try:
-            records |= find((name,), found, progress, roots)
+            records |= find((name,), builds, progress, roots)
         except UserError as error:
             if name not in optional:
                 raise
@@ -68,13 +68,13 @@ def variable(name: str) -> str:
     return f"PGBED_{name.upper()}"
 
 
-def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) -> Path:
+def _path(name: str, builds: Sequence[Build], progress: Progress, roots: Path) -> Path:
     pinned = os.environ.get(variable(name))
     if pinned and pinned.endswith(".drv"):
         return nix.realise(name, pinned, progress, roots / name) / "bin" / name
     if pinned:
         return Path(pinned)
-    candidates = [(order_of(version), path) for version, path in _candidates(name, found)]
+    candidates = [(order_of(version), path) for version, path in _candidates(name, builds)]
     if candidates:
         return max(candidates, key=lambda candidate: candidate[0])[1]
     searched, other = ("in none of the builds and not", ", add a build from source") if KNOWN[name] else ("not", "")
@@ -83,10 +83,10 @@ def _path(name: str, found: Sequence[Build], progress: Progress, roots: Path) ->
     )
 
 
-def _candidates(name: str, found: Sequence[Build]) -> list[tuple[str, Path]]:
+def _candidates(name: str, builds: Sequence[Build]) -> list[tuple[str, Path]]:
     on_path, of_postgres = shutil.which(name), KNOWN[name]
     candidates = [
-        *((build.version, build.bin / name) for build in found if of_postgres and not build.external),
+        *((build.version, build.bin / name) for build in builds if of_postgres and not build.external),
         *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
         *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}") if of_postgres),
     ]

@@ -29,9 +29,9 @@ def folder() -> Path | None:
             raise UserError(f"config.toml: ccache = {named}, which is not a folder")
         return Path(named).absolute() if named else None
     if os.geteuid() != 0 and os.access("/nix/store", os.W_OK):
-        own = nix.cache_folder() / "ccache"
-        own.mkdir(parents=True, exist_ok=True)
-        return own
+        cache = nix.cache_folder() / "ccache"
+        cache.mkdir(parents=True, exist_ok=True)
+        return cache
     if SYSTEM_CCACHE.is_dir():
         return SYSTEM_CCACHE
     return _for_build_users(Path("/var/cache/pgbed-ccache")) if os.geteuid() == 0 else None

@@ -72,13 +72,13 @@ class Change:
     def varied(self, words: Sequence[str]) -> Change:
         """Raises UserError for a variant whose tools are not known here."""
         added = [variant(word) for word in words]
-        tools = [_jit() for each in added if each.tools]
+        tools = [_jit() for change in added if change.tools]
         return replace(
             self,
-            env={**self.env, **{name: value for each in tools for name, value in each.env.items()}},
-            inputs=(*self.inputs, *((each.drv, each.output) for tool in tools for each in tool.inputs)),
-            cflags=(*self.cflags, *(flag for each in added for flag in each.cflags)),
-            configure_flags=(*self.configure_flags, *(flag for each in added for flag in each.configure_flags)),
+            env={**self.env, **{name: value for change in tools for name, value in change.env.items()}},
+            inputs=(*self.inputs, *((given.drv, given.output) for tool in tools for given in tool.inputs)),
+            cflags=(*self.cflags, *(flag for change in added for flag in change.cflags)),
+            configure_flags=(*self.configure_flags, *(flag for change in added for flag in change.configure_flags)),
         )
 
 

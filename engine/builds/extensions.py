@@ -87,11 +87,11 @@ def has(prefix: Path, name: str) -> bool:
 
 def _share(prefix: Path) -> Path:
     """The folder of a server's own files: on Debian not below its prefix, but its pg_config knows."""
-    own, program = prefix / "share", prefix / "bin" / "pg_config"
-    if own.is_dir() or not program.exists():
-        return own
+    share, program = prefix / "share", prefix / "bin" / "pg_config"
+    if share.is_dir() or not program.exists():
+        return share
     answer = subprocesses.ask((str(program), "--sharedir"), unprivileged())
-    return own if answer.code else Path(answer.output.strip())
+    return share if answer.code else Path(answer.output.strip())
 
 
 def is_contrib(word: str) -> bool:
@@ -106,7 +106,7 @@ def added(
     `compiled` is the server that was compiled, of which `server` may be a layout; `title` names the derivation.
     Raises UserError.
     """
-    with_all, found = server, list[Extension]()
+    with_all, extensions = server, list[Extension]()
     for word in words:
         if is_contrib(word):
             continue
@@ -125,8 +125,8 @@ def added(
             with_all = derivation.derive(_table().drv, replace(change, env=env, inputs=inputs))
             title = f"{name} {source.version}, nixpkgs' source {nix.store_hash(Path(source.path))}"
             extension = Extension(source.control, title)
-        found.append(extension)
-    return with_all, tuple(found)
+        extensions.append(extension)
+    return with_all, tuple(extensions)
 
 
 def _of_tree(build: str, name: str, path: str, change: Change) -> tuple[Derived, Extension]:
@@ -145,10 +145,10 @@ def _tree(build: str, name: str, place: str) -> tuple[Path, str, str]:
     where = f"build '{build}': extension {name}: {folder}"
     if not folder.is_dir():
         raise UserError(f"{where} is not a folder")
-    makefile = next((folder / each for each in MAKEFILES if (folder / each).is_file()), None)
+    makefile = next((folder / name for name in MAKEFILES if (folder / name).is_file()), None)
     if makefile is None or "PGXS" not in read_text(makefile, "makefile", errors="replace"):
         raise UserError(f"{where} has no Makefile that uses PGXS, PostgreSQL's build system for extensions")
-    controls = [file for each in CONTROLS for file in sorted(folder.glob(each))]
+    controls = [file for pattern in CONTROLS for file in sorted(folder.glob(pattern))]
     if not controls:
         raise UserError(f"{where} has no control file ({name}.control), so CREATE EXTENSION would not find it")
     control = next((file for file in controls if _stem(file) == name), controls[0])
@@ -162,7 +162,7 @@ def _stem(control: Path) -> str:
 
 def _known(build: str, name: str) -> _Source:
     table = _table()
-    source = next((each for each in table.sources if each.name == name), None)
+    source = next((entry for entry in table.sources if entry.name == name), None)
     if source is not None:
         return source
     how = f"the source of another is named as +{name}=PATH, a patch with its ending or its folder"

@@ -96,10 +96,10 @@ def running(path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         raise UserError(f"{path} is not a git repository")
     shown, account = repository.top or repository.folder, repository.account
     with TemporaryDirectory(prefix="pgbed-git-") as temporary:
-        made = Path(temporary)
-        _check_open(account, shown, repository, made)
+        template = Path(temporary)
+        _check_open(account, shown, repository, template)
         settings = _settings(repository, account)
-        folder = _linked(repository, made, settings)
+        folder = _linked(repository, template, settings)
         environ = {"GIT_DIR": str(folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
         environ |= {"GIT_ATTR_NOSYSTEM": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "HOME": NOWHERE}
         if repository.top:
@@ -112,11 +112,11 @@ def _line(file: Path) -> str:
     return os.fsdecode(read_plain(file, 4096)).strip()
 
 
-def _check_open(account: Account, shown: Path, repository: Repository, made: Path) -> None:
+def _check_open(account: Account, shown: Path, repository: Repository, template: Path) -> None:
     """Raise UserError if the account may not reach what it has to read."""
-    made.chmod(0o755)
+    template.chmod(0o755)
     if not _lent(account):
-        for place in (repository.common / "objects", repository.folder, made):
+        for place in (repository.common / "objects", repository.folder, template):
             if barred := account.barred_at(place):
                 how = f"chmod o+x {barred} lets it"
                 how += ", and so does PGBED_USER with an account that may" if account == unprivileged() else ""

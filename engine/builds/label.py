@@ -121,16 +121,16 @@ def parsed(text: str) -> Label:
 
 def joined(texts: Sequence[str]) -> tuple[str, ...]:
     """Rejoin items that a comma has split: it also stands between the hosts of a connection string."""
-    whole: list[str] = []
+    items: list[str] = []
     for text in texts:
-        begun = whole[-1].partition("=")[2].strip() if whole and is_external(whole[-1]) else ""
+        begun = items[-1].partition("=")[2].strip() if items and is_external(items[-1]) else ""
         name, named, _ = text.partition("=")
         new = _RELEASE.fullmatch(text) or (named and NAME.fullmatch(name.strip()))
         if _OPEN.fullmatch(begun) and not new:
-            whole[-1] += f",{text}"
+            items[-1] += f",{text}"
         else:
-            whole.append(text)
-    return tuple(whole)
+            items.append(text)
+    return tuple(items)
 
 
 def name_of(text: str) -> str:

@@ -88,8 +88,8 @@ class NixLog:
 
     def feed(self, data: bytes) -> str:
         """Take in more output; returns its complete lines as readable text."""
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        return "".join(f"{text}\n" for line in whole if (text := self._line(line)) is not None)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return "".join(f"{text}\n" for line in lines if (text := self._line(line)) is not None)
 
     @property
     def errors(self) -> list[str]:

@@ -133,8 +133,8 @@ def _check_build(build: str) -> None:
         )
     (label,) = resolve.check([build])
     entry = label.origin if isinstance(label.origin, CatalogEntry) else None
-    own = entry.recipe()[1] if entry and entry.own and entry.own.base else Change()  # with what it is derived from
-    flags = own.varied(label.variants).cflags
+    derived_from = entry.recipe()[1] if entry and entry.own and entry.own.base else Change()
+    flags = derived_from.varied(label.variants).cflags
     if native := [flag for flag in flags if NATIVE.fullmatch(flag)]:
         raise UserError(
             f"build {name_of(build)}: {native[0]} compiles for this machine, not for the builders: "

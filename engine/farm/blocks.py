@@ -59,12 +59,12 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
         expression = f"map (block: import {EXPRESSION} ({given} // {{ inherit block; }})) [ {numbers} ]"
         command = ["nix-instantiate", "--expr", expression, "--add-root", str(roots / "block")]
         try:
-            made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            completed = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except FileNotFoundError as error:
             raise nix.no_nix() from error
-    if made.returncode != 0:
-        raise UserError(f"Nix cannot make blocks of this plan: {last_words(made.stderr)}")
-    drvs = [os.path.realpath(line) for line in made.stdout.split()]
+    if completed.returncode != 0:
+        raise UserError(f"Nix cannot make blocks of this plan: {last_words(completed.stderr)}")
+    drvs = [os.path.realpath(line) for line in completed.stdout.split()]
     return [Block(n, drv, read_derivation(Path(drv)).outputs["out"]) for n, drv in enumerate(drvs, 1)]
 
 
@@ -115,9 +115,9 @@ def link(block: Block, folder: Path) -> Path:
         raise UserError(f"{path} exists and is not a link to a result: remove it, or choose another folder with --to")
     path.unlink(missing_ok=True)
     command = ["nix-store", "--realise", block.drv, "--add-root", str(path)]
-    made = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if made.returncode != 0:
-        raise UserError(f"{path} cannot be created: {last_words(made.stderr)}")
+    completed = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if completed.returncode != 0:
+        raise UserError(f"{path} cannot be created: {last_words(completed.stderr)}")
     return path
 
 

@@ -50,13 +50,13 @@ PARAMETERS: Mapping[str, Parameter] = {
 
 def joined(specs: Sequence[str]) -> tuple[str, ...]:
     """Rejoin items that a comma has split: it stands between kernels and between a kernel's parameters."""
-    whole: list[str] = []
+    items: list[str] = []
     for spec in specs:
-        if whole and ":" in whole[-1] and spec.partition("=")[0] in PARAMETERS:
-            whole[-1] += f",{spec}"
+        if items and ":" in items[-1] and spec.partition("=")[0] in PARAMETERS:
+            items[-1] += f",{spec}"
         else:
-            whole.append(spec)
-    return tuple(whole)
+            items.append(spec)
+    return tuple(items)
 
 
 def parted(spec: str) -> tuple[str, tuple[str, ...]]:

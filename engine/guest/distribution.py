@@ -104,7 +104,7 @@ def _fetched(series: str, suite: str, work: Path) -> Path:
         raise _Failed(f"{name} holds no kernel image")
     record = {
         "package": f"{name} {archives[0].name.split('_')[1]}",
-        "archives": {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in archives},
+        "archives": {archive.name: hashlib.sha256(archive.read_bytes()).hexdigest() for archive in archives},
     }
     (work / "made" / "kernel.json").write_text(json.dumps(record, indent=1) + "\n")
     return work / "made"

@@ -113,7 +113,7 @@ def _found(spec: str, on_progress: Progress, roots: Path | None) -> Kernel:
         return _checked(read(name, user_path(path).absolute(), "local"))
     entry = next((entry for entry in catalog() if entry.label == name), None)
     if entry is None:
-        raise unknown("kernel", name, [each.label for each in catalog()])
+        raise unknown("kernel", name, [kernel.label for kernel in catalog()])
     if entry.provenance == "distro":
         folder = distribution.fetch(name, nix.cache_folder() / "kernels", on_progress)
     else:
@@ -133,12 +133,14 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
     release = release_of(image)
     if release is None:
         raise UserError(f"{where}: {image.name} is not a bootable x86 kernel image")
-    folder = next((each for each in (image.parent, *image.parent.parents[:2]) if _modules(each, release)), None)
+    folder = next(
+        (candidate for candidate in (image.parent, *image.parent.parents[:2]) if _modules(candidate, release)), None
+    )
     if folder is None:
         near = (image.parent, image.parent.parent)
-        others = sorted(path.name for each in near for path in each.glob("lib/modules/*"))
-        found = f"only those of {', '.join(map(visible, others))}" if others else "none"
-        raise UserError(f"{where}: lib/modules/{release} must be next to the image, and there is {found}")
+        others = sorted(path.name for parent in near for path in parent.glob("lib/modules/*"))
+        alternatives = f"only those of {', '.join(map(visible, others))}" if others else "none"
+        raise UserError(f"{where}: lib/modules/{release} must be next to the image, and there is {alternatives}")
     config = next((path for path in _configs(folder, image, release) if path.is_file()), None)
     text = config.read_bytes() if config else b""
     description = _Told()

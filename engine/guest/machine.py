@@ -72,8 +72,12 @@ class Job:
             if not path.isprintable():
                 raise UserError(f"{path}: a guest cannot have a folder of that name")
         options = f"DISK={self.disk}\nSTORE={'9p' if self.store is None else 'erofs'}\nWATCHDOG_S={self.watchdog_s}\n"
-        own = {"options": options, "binds": "".join(f"{path}\n" for path in self.binds), "command": self.command}
-        return initrd.job({**{name: text.encode() for name, text in own.items()}, **self.files})
+        environment = {
+            "options": options,
+            "binds": "".join(f"{path}\n" for path in self.binds),
+            "command": self.command,
+        }
+        return initrd.job({**{name: text.encode() for name, text in environment.items()}, **self.files})
 
 
 def command(
@@ -266,9 +270,9 @@ class Guest:
         self._log.write(kept)
         self._log.flush()
         self._console += received
-        *whole, rest = bytes(self._console).split(b"\n")
+        *lines, rest = bytes(self._console).split(b"\n")
         self._console = bytearray(rest[-LINE_MAX_BYTES:])
-        plain = (re.sub(rb"\x1b\[[0-9;]*m|\r", b"", line).decode(errors="replace") for line in whole)
+        plain = (re.sub(rb"\x1b\[[0-9;]*m|\r", b"", line).decode(errors="replace") for line in lines)
         self.tail += [line[:300] for line in plain]
         return not received
 

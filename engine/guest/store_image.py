@@ -43,8 +43,8 @@ def image(needed: Iterable[Path], mkfs: Path) -> Path:
     closure = sorted(digest.split())
     folder = cache_folder() / "closures"
     folder.mkdir(exist_ok=True)
-    made = folder / f"{hashlib.sha256(chr(10).join(closure).encode()).hexdigest()[:32]}.erofs"
-    if not made.exists():
+    image_path = folder / f"{hashlib.sha256(chr(10).join(closure).encode()).hexdigest()[:32]}.erofs"
+    if not image_path.exists():
         with TemporaryDirectory(dir=folder) as work:
             tree = Path(work) / "store"
             tree.mkdir()
@@ -53,11 +53,11 @@ def image(needed: Iterable[Path], mkfs: Path) -> Path:
             _run([str(mkfs), *FORMAT, f"{work}/image", str(tree)])
             (Path(work) / "image").chmod(0o644)  # qemu reads it as another user
             _run(["chmod", "--recursive", "u+w", str(tree)])  # so that other users than root can remove it
-            (Path(work) / "image").rename(made)
-    made.touch()
+            (Path(work) / "image").rename(image_path)
+    image_path.touch()
     for old in sorted(folder.glob("*.erofs"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         old.unlink(missing_ok=True)
-    return made
+    return image_path
 
 
 def _run(command: list[str]) -> str:

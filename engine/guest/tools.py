@@ -45,11 +45,11 @@ def find(progress: Progress, roots: Path) -> Tools:
     drv = os.environ.get("PGBED_GUEST_TOOLS")
     place = f"{nix.realise('guest-tools', drv, progress, roots / 'guest-tools')}/bin" if drv else None
     search = place or _system()
-    found = {name: shutil.which(name, path=search) for name in PACKAGES}
-    missing = [PACKAGES[name] for name, path in found.items() if path is None]
+    paths = {name: shutil.which(name, path=search) for name in PACKAGES}
+    missing = [PACKAGES[name] for name, path in paths.items() if path is None]
     if missing:
         raise UserError(f"a guest with another kernel needs {', '.join(missing)}: install these, or leave out --kernel")
-    qemu, busybox, mkfs = (Path(str(path)) for path in found.values())
+    qemu, busybox, mkfs = (Path(str(path)) for path in paths.values())
     with busybox.open("rb") as file:
         if LOADER in file.read(HEAD_BYTES):
             raise UserError(f"{busybox} needs libraries, which a guest does not have: install busybox-static")

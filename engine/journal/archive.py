@@ -53,22 +53,22 @@ def unpack(packed: bytes, where: str, out: Path) -> Path:
     """Unpack a run below `out`; return its folder. Raises UserError, which names `where` the file came from."""
     try:
         with tarfile.open(fileobj=io.BytesIO(_decompressed(packed)), mode="r:") as file:
-            found = _members(file)
+            members = _members(file)
     except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
         raise UserError(f"{where}: no packed run can be read from it: {error}") from None
-    if not {MANIFEST, JOURNAL} <= found.keys():
+    if not {MANIFEST, JOURNAL} <= members.keys():
         raise UserError(f"{where}: holds no run: {MANIFEST} or {JOURNAL} is missing")
     with tempfile.TemporaryDirectory(dir=out) as folder:
-        made = Path(folder) / "run"
-        (made / "cells").mkdir(parents=True)
-        for name, data in found.items():
-            (made / name).parent.mkdir(parents=True, exist_ok=True)
-            (made / name).write_bytes(data)
-        name = read_manifest(made).run
+        unpacked = Path(folder) / "run"
+        (unpacked / "cells").mkdir(parents=True)
+        for name, data in members.items():
+            (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
+            (unpacked / name).write_bytes(data)
+        name = read_manifest(unpacked).run
         run = out / name
         if not is_name(name) or run.exists():
             raise UserError(f"{run}: is there already, or is no name for a run's folder")
-        made.rename(run)
+        unpacked.rename(run)
     return run
 
 
@@ -85,13 +85,13 @@ def _decompressed(packed: bytes) -> bytes:
 
 def _members(file: tarfile.TarFile) -> dict[str, bytes]:
     """The files of a run by archive path. Raises ValueError for any other file."""
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     for member in file:
         stacks = STACKS.fullmatch(member.name)
         named = member.name in (MANIFEST, JOURNAL) or (stacks is not None and all(map(is_name, stacks.groups())))
-        if not named or not member.isreg() or member.issparse() or member.name in found:
+        if not named or not member.isreg() or member.issparse() or member.name in members:
             raise ValueError(f"{member.name} is no file of a run")
         data = file.extractfile(member)
         assert data is not None  # it is a plain file
-        found[member.name] = data.read()
-    return found
+        members[member.name] = data.read()
+    return members

@@ -93,5 +93,5 @@ def wanted(manifest: Manifest, decisions: Sequence[EventRow], begun: Container[s
 
 def allocation(manifest: Manifest, decisions: Sequence[EventRow]) -> Allocation | None:
     """The latest; None before the first. Raises UserError if its record is damaged."""
-    made = [event.data for event in decisions if "steps" in event.data] if manifest.adaptive else []
-    return converted(made[-1], Allocation, "journal.db: table event: plan") if made else None
+    divisions = [event.data for event in decisions if "steps" in event.data] if manifest.adaptive else []
+    return converted(divisions[-1], Allocation, "journal.db: table event: plan") if divisions else None

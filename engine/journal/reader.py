@@ -81,10 +81,10 @@ class JournalReader:
     def _look(self) -> tuple[int, ...] | None:
         """Identity of the log's state: while an engine writes, only which file it is."""
         try:
-            found = self._log.stat()
+            stat = self._log.stat()
         except OSError:
             return None
-        return (found.st_ino,) if self._live else (found.st_ino, found.st_size, found.st_mtime_ns)
+        return (stat.st_ino,) if self._live else (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
     def _reopen_if_changed(self) -> None:
         if self._look() != self._seen:
@@ -118,21 +118,21 @@ class JournalReader:
 
     def origin(self, attempt: int) -> dict[str, Any]:
         """Circumstances of an attempt: its environments and server."""
-        ((found,),) = self._rows("attempt", "origin", "id = ?", attempt)
-        return self._object("attempt", found)
+        ((recorded,),) = self._rows("attempt", "origin", "id = ?", attempt)
+        return self._object("attempt", recorded)
 
     def steps(self, attempt: int) -> list[StepRow]:
         return self._read(StepRow, "step", "attempt_id = ?", attempt)
 
     def rates(self, attempt: int) -> dict[str, float]:
         """Rate per finished step, or time where that is the primary metric."""
-        found = {row.name: row.rate_per_s if row.time_s is None else row.time_s for row in self.steps(attempt)}
-        return {name: value for name, value in found.items() if value is not None}
+        figures = {row.name: row.rate_per_s if row.time_s is None else row.time_s for row in self.steps(attempt)}
+        return {name: value for name, value in figures.items() if value is not None}
 
     def step(self, id: int) -> StepRow:
         """The present row of a step; it changes while the step runs."""
-        (found,) = self._read(StepRow, "step", "id = ?", id)
-        return found
+        (step_row,) = self._read(StepRow, "step", "id = ?", id)
+        return step_row
 
     def latest_step(self, attempt: int) -> StepRow | None:
         where = "id = (SELECT max(id) FROM step WHERE attempt_id = ?)"
@@ -156,8 +156,8 @@ class JournalReader:
     def services(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, histogram.Counts]]:
         """Service times per interval that ends after `after_ns`, in order: (role, t_ns, dt_ns, histogram)."""
         columns, of = ("role_id", "t_ns", "dt_ns", "service"), tuple[int, int, int, bytes]
-        found = self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
-        return [(role, t_ns, dt_ns, _counts(service)) for role, t_ns, dt_ns, service in found]
+        intervals = self._intervals(of, columns, _OF_STEP, "?1", step, after_ns)
+        return [(role, t_ns, dt_ns, _counts(service)) for role, t_ns, dt_ns, service in intervals]
 
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
         """Fields of `Count` for all intervals of a connection, in order."""
@@ -176,8 +176,8 @@ class JournalReader:
     def clients_cpu(self, step: int) -> list[tuple[int, int]]:
         """CPU time of all clients of a step, summed over intervals with the same end: (t_ns, ns), in order."""
         columns, of = ("t_ns", "client_cpu_ns"), tuple[int, int | None]
-        found = self._intervals(of, columns, _OF_STEP, "?1", step)
-        return [(t_ns, sum(cpu_ns or 0 for _, cpu_ns in own)) for t_ns, own in groupby(found, itemgetter(0))]
+        intervals = self._intervals(of, columns, _OF_STEP, "?1", step)
+        return [(t_ns, sum(cpu_ns or 0 for _, cpu_ns in group)) for t_ns, group in groupby(intervals, itemgetter(0))]
 
     def _intervals(
         self,
@@ -203,8 +203,8 @@ class JournalReader:
     def outcomes(self, role: int) -> list[tuple[int, dict[str, int]]]:
         """Outcomes of a connection's transactions, in order: (t_ns, counts)."""
         rows = self._rows("role_outcome", "t_ns, data", "role_id = ?", role, order="t_ns")
-        found = [(t_ns, self._object("role_outcome", data)) for t_ns, data in rows]
-        return converted(found, list[tuple[int, dict[str, int]]], self._table("role_outcome"))
+        intervals = [(t_ns, self._object("role_outcome", data)) for t_ns, data in rows]
+        return converted(intervals, list[tuple[int, dict[str, int]]], self._table("role_outcome"))
 
     def samples(
         self, step: int, after_ns: int = 0, until_ns: int = FAR_NS, sources: Collection[str] = ()
@@ -213,8 +213,8 @@ class JournalReader:
         where = f"step_id = ? AND {_WITHIN}" + (f" AND source IN ({', '.join('?' * len(sources))})" if sources else "")
         arguments = (step, after_ns, until_ns, *sources)
         rows = self._rows("sample", "t_ns, dt_ns, source, data", where, *arguments, order="t_ns, source")
-        found = [(t, dt, source, self._object("sample", data)) for t, dt, source, data in rows]
-        return converted(found, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
+        intervals = [(t, dt, source, self._object("sample", data)) for t, dt, source, data in rows]
+        return converted(intervals, list[tuple[int, int, str, dict[str, Any]]], self._table("sample"))
 
     def probe_frames(self, step: int, after_ns: int = 0, until_ns: int = FAR_NS) -> list[ProbeFrame]:
         """Frames of a step's probes that end in (after_ns, until_ns], in order."""
@@ -242,8 +242,8 @@ class JournalReader:
 
     def event(self, id: int) -> EventRow:
         """The present row of an event; it changes while the event lasts."""
-        (found,) = self._read(EventRow, "event", "id = ?", id)
-        return found
+        (event_row,) = self._read(EventRow, "event", "id = ?", id)
+        return event_row
 
     def settings(self, attempt: int) -> list[tuple[str, str, str]]:
         """Settings that differ from the server's defaults: (name, value, source)."""
@@ -318,10 +318,10 @@ def chosen_together(attempts: Sequence[Attempt], groups: Iterable[Collection[str
             if attempt.cell in group:
                 by_start.setdefault(attempt.session_id, {})[attempt.cell] = attempt
         starts = list(by_start.values())
-        whole = [
+        complete = [
             start for start in starts if len(start) == len(group) and {a.state for a in start.values()} == {"finished"}
         ]
-        chosen |= (whole or starts or [{}])[-1]
+        chosen |= (complete or starts or [{}])[-1]
     return chosen
 
 

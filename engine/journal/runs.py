@@ -65,18 +65,18 @@ def find_run(name: str | None, out: Path) -> Path:
     if name is not None and os.path.exists(Path(name) / "manifest.json"):  # noqa: PTH110 (false, however long)
         path = Path(name)
         return path.resolve() if path.name in ("", "..") else path.absolute()
-    found = [folder.name for folder in runs_in(out)]
+    names = [folder.name for folder in runs_in(out)]
     if name is None:
-        if not found:
+        if not names:
             raise UserError(f"no runs in {out}; make one with bench --pg LABEL,… or name its folder")
-        return out / found[0]
-    matching = [run for run in found if run == name] or [
-        run for run in found if run.startswith(name) or run.endswith(name)
+        return out / names[0]
+    matching = [run for run in names if run == name] or [
+        run for run in names if run.startswith(name) or run.endswith(name)
     ]
     if len(matching) > 1:
         raise UserError(f"run '{name}' could be {', '.join(matching)}; name it in full")
     if not matching:
-        raise unknown("run", name, found) if found else UserError(f"no run '{name}': there are no runs in {out}")
+        raise unknown("run", name, names) if names else UserError(f"no run '{name}': there are no runs in {out}")
     return out / matching[0]
 
 

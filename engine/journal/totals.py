@@ -208,14 +208,14 @@ def sla(kind: str, totals: StepTotals) -> Sla | None:
     if kind != "query" or target <= 0 or totals.seconds <= 0:
         return None
     inserted = rows(kind, totals)
-    made = max(inserted, sum(role.rows for role in totals.of_kind("delete")))
+    written_rows = max(inserted, sum(role.rows for role in totals.of_kind("delete")))
     required = round(SLA_FRACTION * target)
     whole_s = max(1, int(totals.seconds + 0.999999))  # the reference client notices the end at its next one-second tick
     counted_s = max(totals.seconds - SLA_ALLOWANCE_S, 0.9 * totals.seconds)
     return Sla(
-        passed=made / counted_s >= required,
+        passed=written_rows / counted_s >= required,
         reference_passed=inserted / whole_s >= required,
-        achieved_per_s=made / totals.seconds,
+        achieved_per_s=written_rows / totals.seconds,
         target_per_s=target,
         required_per_s=required,
     )

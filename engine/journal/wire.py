@@ -37,19 +37,19 @@ class Wire:
     """A guest's rows, gathered and sent by `say` on commit; `found` are the run's findings when the guest began."""
 
     def __init__(
-        self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int], found: Mapping[str, Any]
+        self, say: Callable[[Mapping[str, Any]], None], last_ids: Mapping[str, int], findings: Mapping[str, Any]
     ) -> None:
-        self._say, self._found = say, dict(found)
+        self._say, self._found = say, dict(findings)
         self._ids, self._committed = dict(last_ids), dict(last_ids)
         self._gathered: list[list[Any]] = []
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
         """Add a row; return its id, or 0 in a table without ids."""
-        own: dict[str, Any] = {}
+        own_ids: dict[str, Any] = {}
         if table in WITH_IDS:
             self._ids[table] += 1
-            own = {"id": self._ids[table]}
-        self._gathered.append(["insert", table, {**own, **_packed(values)}])
+            own_ids = {"id": self._ids[table]}
+        self._gathered.append(["insert", table, {**own_ids, **_packed(values)}])
         return self._ids.get(table, 0)
 
     def insert_all(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -147,8 +147,8 @@ class Receiver:
             raise _refused(f"a change of {table} by {', '.join(where) or 'nothing'}")
         if any(where.get(name) is None for name in ("id", *self._refers[table]) if name in where):
             raise _refused(f"a change of {table} of no row of its own")
-        changes, found = ", ".join(f"{name} = ?" for name in values), " AND ".join(f"{name} IS ?" for name in where)
-        self._db.execute(f"UPDATE {table} SET {changes} WHERE {found}", (*values.values(), *where.values()))
+        changes, condition = ", ".join(f"{name} = ?" for name in values), " AND ".join(f"{name} IS ?" for name in where)
+        self._db.execute(f"UPDATE {table} SET {changes} WHERE {condition}", (*values.values(), *where.values()))
 
     def _checked(self, table: str, row: Row) -> dict[str, Any]:
         """Values with known columns, the right types and references to this guest's own rows only."""

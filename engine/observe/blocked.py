@@ -87,5 +87,5 @@ class Blocked:
 
     def _done_by(self, name: str) -> int:
         """The number of statements that a role has executed."""
-        slots = [slot for slot, each in enumerate(self._names) if each == name]
+        slots = [slot for slot, slot_name in enumerate(self._names) if slot_name == name]
         return int(self._live[slots, Word.STATEMENTS].sum())

@@ -69,17 +69,17 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
     """Causes, likeliest first, at most `MOST_CAUSES`; never empty: `unknown` stands for the unexplained."""
     seconds = _overlapping(evidence.seconds, evidence)
     shares = shares_of(seconds)
-    found = [cause for judge in JUDGES for cause in judge(evidence, seconds, shares) if cause.score >= LEAST]
+    ranked = [cause for judge in JUDGES for cause in judge(evidence, seconds, shares) if cause.score >= LEAST]
     # The sort is stable, so equal scores keep the order of JUDGES and the result is deterministic.
-    found.sort(key=lambda cause: -cause.score)
-    best = {cause.name: cause for cause in reversed(found)}
-    found = [cause for cause in found if best[cause.name] is cause][:MOST_CAUSES]
-    if found and found[0].score >= ENOUGH:
-        return tuple(found)
+    ranked.sort(key=lambda cause: -cause.score)
+    best = {cause.name: cause for cause in reversed(ranked)}
+    ranked = [cause for cause in ranked if best[cause.name] is cause][:MOST_CAUSES]
+    if ranked and ranked[0].score >= ENOUGH:
+        return tuple(ranked)
     waits = _most_frequent(second.wait for second in seconds if second.wait and second.wait.event)
     text = f"mostly waiting for {waits}" if waits else "no cause found"
-    unknown = _cause("unknown", 1.0 - (found[0].score if found else 0.0), text)
-    return (unknown, *found)[:MOST_CAUSES]
+    unknown = _cause("unknown", 1.0 - (ranked[0].score if ranked else 0.0), text)
+    return (unknown, *ranked)[:MOST_CAUSES]
 
 
 def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
@@ -89,8 +89,8 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
 
     def waiting(*kinds: str) -> float:
         """Fraction of samples; a stopped process still shows the wait in which it was stopped."""
-        found = (second.wait for second in waits if second.backend_state not in ("T", "t"))
-        return share(sum(wait is not None and kind_of(wait.event) in kinds for wait in found), len(waits))
+        awaited = (second.wait for second in waits if second.backend_state not in ("T", "t"))
+        return share(sum(wait is not None and kind_of(wait.event) in kinds for wait in awaited), len(waits))
 
     def in_state(states: str, of: Callable[[RoleSecond], str]) -> float:
         seen = [of(second) for second in seconds if of(second)]
@@ -121,17 +121,17 @@ def _stopped(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
 
 def _server_error(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
     for event in evidence.events:
-        own, message = event.data.get("pid") == evidence.backend_pid, event.data.get("message", "")
-        grave = own or event.data.get("severity") == "PANIC" or "terminated by signal" in message
+        of_backend, message = event.data.get("pid") == evidence.backend_pid, event.data.get("message", "")
+        grave = of_backend or event.data.get("severity") == "PANIC" or "terminated by signal" in message
         if event.kind == "server_error" and grave and _near(event, evidence):
             return [_cause("server_error", 0.97, f"server: {message or 'error'}")]
     return []
 
 
 def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    own = [event for event in evidence.events if event.data.get("pid") == evidence.backend_pid]
+    of_backend = [event for event in evidence.events if event.data.get("pid") == evidence.backend_pid]
     # A lock wait that is over appears twice, as begun and as ended: the later one counts.
-    logged = {event.started_ns: event for event in own if event.kind == "lock_wait"}.values()
+    logged = {event.started_ns: event for event in of_backend if event.kind == "lock_wait"}.values()
     part = max([shares.lock, *(_overlap(event, evidence) for event in logged)])
     holders = dict.fromkeys(pid for second in seconds if second.wait for pid in second.wait.blocked_by)
     for event in logged:
@@ -141,13 +141,13 @@ def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> 
     what = f"lock ({kind.removeprefix('Lock:')})" if kind else "lock"
     latch = _waited_for(("latch", "buffer"), seconds)
     held = f" held by {_people(holders, evidence)}" if holders else ""
-    found = [
+    causes = [
         _cause("lock", DIRECT * shares.latch, f"waiting for {latch} in {shares.latch:.0%} of the samples"),
         _cause("lock", part, f"waiting for {what}{held} for {part:.0%} of the stall"),
     ]
     if any("autovacuum" in evidence.names.get(pid, "") for pid in holders):
-        found.append(_cause("vacuum", part, f"autovacuum holds the lock: {_people(holders, evidence)}"))
-    return found
+        causes.append(_cause("vacuum", part, f"autovacuum holds the lock: {_people(holders, evidence)}"))
+    return causes
 
 
 def _wal(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
@@ -185,7 +185,7 @@ def _client(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -
 
 
 def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
-    found = []
+    partners = []
     length_ns = max(1, evidence.ended_ns - evidence.started_ns)
     waiting = share(sum(second.in_flight_ns == 0 for second in seconds), len(seconds))
     for partner in evidence.partners:
@@ -197,14 +197,14 @@ def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
         part = min(shares.idle, waiting) * share(age_ns, length_ns)
         runs = "has run" if partner.in_flight_ns else "ran"
         text = f"waits for the {partner.role} role, whose statement {runs} for {age_ns / SECOND_NS:.1f} s{why}"
-        found.append(_cause("partner", part, text))
-    return found
+        partners.append(_cause("partner", part, text))
+    return partners
 
 
 def _checkpoint(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
     # A completed checkpoint appears twice, as begun and as ended: the later one counts.
     known = {event.started_ns: event for event in evidence.events if event.kind == "checkpoint"}
-    found = []
+    checkpoints = []
     for event in known.values():
         overlap = _overlap(event, evidence)
         score = overlap * (0.3 + 0.65 * shares.disk) * (1.0 - 0.9 * shares.own) * (1.0 - shares.idle)
@@ -214,13 +214,13 @@ def _checkpoint(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Share
         else:
             text = f"checkpoint ({data.get('cause') or 'requested'}): wrote {data.get('buffers', 0)} buffers"
             text += f" in {data.get('write_s', 0):.1f} s, sync {data.get('sync_s', 0):.1f} s"
-        found.append(_cause("checkpoint", score, f"{text}, over {overlap:.0%} of the stall"))
-    return found
+        checkpoints.append(_cause("checkpoint", score, f"{text}, over {overlap:.0%} of the stall"))
+    return checkpoints
 
 
 def _vacuum(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
     part = (0.25 + 0.6 * shares.disk + 0.6 * shares.latch) * (1.0 - 0.9 * shares.own) * (1.0 - shares.idle)
-    found = [
+    vacuums = [
         _cause("vacuum", part, f"vacuum of {vacuum.relation} is at work: {vacuum.phase}")
         for vacuum in evidence.vacuums
         if _concerns(vacuum.relation, evidence)
@@ -233,10 +233,10 @@ def _vacuum(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -
             overlap = _overlap(event, evidence)
             what = "autoanalyze" if event.data.get("operation") == "analyze" else "autovacuum"
             text = f"{what} of {relation} for {event.data.get('elapsed_s', 0):.1f} s, over {overlap:.0%} of the stall"
-            found.append(_cause("vacuum", overlap * part, text))
+            vacuums.append(_cause("vacuum", overlap * part, text))
         elif event.kind == "autovacuum_cancelled" and _near(event, evidence):
-            found.append(_cause("vacuum", 0.25 + 0.5 * shares.lock, f"autovacuum of {relation} was cancelled"))
-    return found
+            vacuums.append(_cause("vacuum", 0.25 + 0.5 * shares.lock, f"autovacuum of {relation} was cancelled"))
+    return vacuums
 
 
 def _steal(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:

@@ -119,7 +119,7 @@ class Connections:
         self._live = self._slots[:, :ERROR_OFFSET]
         self._known: Ints = np.zeros_like(self._live)  # counters at the last tick
         self._service, self._response = map(Histograms, self._counts())
-        self._quantiles = [partial(self._service.quantile_us, each.slot) for each in self.all]
+        self._quantiles = [partial(self._service.quantile_us, connection.slot) for connection in self.all]
         self.asked = bool(step.roles) and step.ages != "page"  # whether the server is asked for ages
         self.on_page = bool(roles) and step.ages == "page"
         self._of_session = step.ages == "session"
@@ -127,17 +127,17 @@ class Connections:
         self._sent_ns = [0] * len(roles)  # when these were sent, by the clock
         self._were_old = np.zeros(len(roles), dtype=bool)  # at the last look: the first one after is recorded, too
         self._counts_rows = [role_kind(role.name) in COUNTED_IN_ROWS for role in self.all]
-        self._slot_of = {each.backend_pid: each.slot for each in self.all}
+        self._slot_of = {connection.backend_pid: connection.slot for connection in self.all}
         self._sees_backends = bool(server.total)  # otherwise a local process with a backend's pid is unrelated
         self._backends = Tasks(self._of_server(server))
         # A client process with several connections is counted with the first.
         first: dict[int, int] = {}
-        self._served_by = [first.setdefault(each.client_pid, each.slot) for each in self.all]
+        self._served_by = [first.setdefault(connection.client_pid, connection.slot) for connection in self.all]
         self._readers: dict[int, TaskReader] = {}
         try:
-            for each in self.all:
-                if each.is_here and self._served_by[each.slot] == each.slot:
-                    self._readers[each.slot] = TaskReader(each.client_pid, io=False)
+            for connection in self.all:
+                if connection.is_here and self._served_by[connection.slot] == connection.slot:
+                    self._readers[connection.slot] = TaskReader(connection.client_pid, io=False)
         except OSError:
             self.close()
             raise
@@ -148,11 +148,11 @@ class Connections:
     def begin(self, add: Callable[[Connection], int], rule: StallRule, t_ns: int) -> None:
         """Start the step at `t_ns`; `add` adds a connection to the journal and returns its id."""
         self._floor_ns = int(rule.in_flight_floor_s * 1e9)
-        pids, names = [each.backend_pid for each in self.all], [each.name for each in self.all]
+        pids, names = [connection.backend_pid for connection in self.all], [connection.name for connection in self.all]
         self._blocked = Blocked(pids, names, self._live, self._floor_ns, t_ns)
-        for each in self.all:
-            each.row = add(each)
-            each.detector = Detector(rule, each.name, each.client, t_ns)
+        for connection in self.all:
+            connection.row = add(connection)
+            connection.detector = Detector(rule, connection.name, connection.client, t_ns)
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -198,22 +198,27 @@ class Connections:
         ]
 
     def finish(self, t_ns: int) -> list[ConnectionChange]:
-        return [(each, change) for each in self.all if each.detector for change in each.detector.finish(t_ns)]
+        return [
+            (connection, change)
+            for connection in self.all
+            if connection.detector
+            for change in connection.detector.finish(t_ns)
+        ]
 
     def tick(
         self, t_ns: int, dt_ns: int, server: ServerSample, waits: Mapping[int, Wait], *, halted: bool = False
     ) -> Ticked:
-        """Take the interval that ends now; processes of a server that is `halted` are stopped for another one's slice."""
+        """Take the interval that ends now; processes of a server that is `halted` are stopped in others' slices."""
         now = self._live.copy()
         more, self._known = now - self._known, now
         statements, rows = more[:, Word.STATEMENTS].tolist(), more[:, Word.ROWS].tolist()
         in_flight_ns, longest_ns = self.in_flight_ns(t_ns).tolist(), now[:, Word.MAX_NS]
         service = self._service.fresh(int(longest_ns.max(initial=0)))
         backends, clients = self._backends.take(self._of_server(server)), self._clients.take(self._of_clients())
-        wait = [waits.get(each.backend_pid) for each in self.all]
+        wait = [waits.get(connection.backend_pid) for connection in self.all]
         of_backends = (backends.cpu_ns, backends.runq_ns, backends.switches, backends.read_bytes, backends.write_bytes)
         columns = zip(
-            [each.row for each in self.all],
+            [connection.row for connection in self.all],
             repeat(t_ns),
             repeat(dt_ns),
             statements,
@@ -226,7 +231,7 @@ class Connections:
             clients.cpu_ns.tolist(),
             clients.runq_ns.tolist(),
             clients.switches.tolist(),
-            [each.event if each is not None else None for each in wait],
+            [backend_wait.event if backend_wait is not None else None for backend_wait in wait],
         )
         self._remember(t_ns, dt_ns, in_flight_ns, wait, backends, clients, halted=halted)
         done = (now[:, Word.STATE] >= State.DONE).tolist()
@@ -235,40 +240,45 @@ class Connections:
             of_rows if in_rows else of_queries
             for in_rows, of_rows, of_queries in zip(self._counts_rows, rows, statements, strict=True)
         ]
-        found = [
-            (each, change)
-            for each, ended, limited, sent_ns, *seen in zip(
+        changes = [
+            (connection, change)
+            for connection, ended, limited, sent_ns, *seen in zip(
                 self.all, done, held, self._sent_ns, ops, statements, in_flight_ns, self._quantiles, strict=True
             )
-            if each.detector is not None
+            if connection.detector is not None
             for change in (
-                each.detector.finish(each.word(Word.ENDED_NS) or t_ns)
+                connection.detector.finish(connection.word(Word.ENDED_NS) or t_ns)
                 if ended
-                else each.detector.tick(
-                    t_ns, dt_ns, *seen, held=limited, sent_ns=sent_ns, blocked_ns=self._blocked.since_ns(each.slot)
+                else connection.detector.tick(
+                    t_ns,
+                    dt_ns,
+                    *seen,
+                    held=limited,
+                    sent_ns=sent_ns,
+                    blocked_ns=self._blocked.since_ns(connection.slot),
                 )
             )
         ]
-        return Ticked(list(columns), self._fresh_outcomes(more), found)
+        return Ticked(list(columns), self._fresh_outcomes(more), changes)
 
-    def seconds(self, each: Connection) -> tuple[SeenSecond, ...]:
-        new = min(self._ticks - each.history_ticks, len(self._history))
+    def seconds(self, connection: Connection) -> tuple[SeenSecond, ...]:
+        new = min(self._ticks - connection.history_ticks, len(self._history))
         for index in range(len(self._history) - new, len(self._history)):
-            each.history.append(self._history[index].of(each.slot))
-        each.history_ticks = self._ticks
-        return tuple(each.history)
+            connection.history.append(self._history[index].of(connection.slot))
+        connection.history_ticks = self._ticks
+        return tuple(connection.history)
 
     def totals(self, name: str, seconds: float, threads: int = 1) -> RoleTotals:
         """Totals of a role over a step; each client process has `threads`."""
-        own = np.array([each.name == name for each in self.all], dtype=bool)
-        live, backends, clients = self._live[own], self._backends.used(), self._clients.used()
-        service, response = (counts[own].sum(axis=0) for counts in self._counts())
+        of_role = np.array([connection.name == name for connection in self.all], dtype=bool)
+        live, backends, clients = self._live[of_role], self._backends.used(), self._clients.used()
+        service, response = (counts[of_role].sum(axis=0) for counts in self._counts())
 
         def words(word: int) -> int:
             return int(live[:, word].sum())
 
         def of_backends(column: Ints) -> int | None:
-            return int(column[own].sum()) if self._sees_backends else None
+            return int(column[of_role].sum()) if self._sees_backends else None
 
         return RoleTotals(
             connections=len(live),
@@ -283,9 +293,9 @@ class Connections:
             backend_involuntary=of_backends(backends.involuntary),
             backend_read_bytes=of_backends(backends.read_bytes),
             backend_write_bytes=of_backends(backends.write_bytes),
-            client_cpu_ns=int(clients.cpu_ns[own].sum()),
-            client_runq_ns=int(clients.runq_ns[own].sum()),
-            client_switches=int(clients.switches[own].sum()),
+            client_cpu_ns=int(clients.cpu_ns[of_role].sum()),
+            client_runq_ns=int(clients.runq_ns[of_role].sum()),
+            client_switches=int(clients.switches[of_role].sum()),
             short_deletes=words(Word.SHORT_DELETES),
             min_lookups=words(Word.MIN_LOOKUPS),
             min_lookup_ns=words(Word.MIN_LOOKUP_NS),
@@ -295,7 +305,7 @@ class Connections:
             paired=int((live[:, Word.CPU_PLUS_1] > 0).sum()),
             limited_ns=words(Word.LIMITED_NS),
             coupled_ns=words(Word.COUPLED_NS),
-            saturated=bool((clients.cpu_ns[own] > SATURATED * threads * seconds * 1e9).any()),
+            saturated=bool((clients.cpu_ns[of_role] > SATURATED * threads * seconds * 1e9).any()),
             histogram=_sparse(service),
             response=_sparse(response),
             buckets=tuple(words(Word.BUCKET_0 + bucket) for bucket in range(len(histogram.REFERENCE_BUCKETS))),
@@ -306,17 +316,17 @@ class Connections:
         return (self._slots[:, first : first + histogram.BUCKETS] for first in (SERVICE_OFFSET, RESPONSE_OFFSET))
 
     def _of_server(self, server: ServerSample) -> list[Task | None]:
-        return [server.tasks.get(each.backend_pid) for each in self.all]
+        return [server.tasks.get(connection.backend_pid) for connection in self.all]
 
     def _of_clients(self) -> list[Task | None]:
         """The clients' processes, each with the first connection that it serves."""
-        found: list[Task | None] = [None] * len(self.all)
+        tasks: list[Task | None] = [None] * len(self.all)
         for slot, reader in self._readers.items():
-            found[slot] = reader.read()
-        for each in self.all:
-            if not each.is_here and self._served_by[each.slot] == each.slot:
-                found[each.slot] = _told(each)
-        return found
+            tasks[slot] = reader.read()
+        for connection in self.all:
+            if not connection.is_here and self._served_by[connection.slot] == connection.slot:
+                tasks[connection.slot] = _told(connection)
+        return tasks
 
     def _remember(
         self,
@@ -344,12 +354,17 @@ class Connections:
         if not any(have):
             return [None] * len(have)
         packed = self._response.fresh(int(longest_ns.max())).packed
-        return [each if has else None for each, has in zip(packed, have, strict=True)]
+        return [blob if has else None for blob, has in zip(packed, have, strict=True)]
 
     def _fresh_outcomes(self, more: Ints) -> list[tuple[Connection, dict[str, int]]]:
         counts = more[:, list(OUTCOMES.values())]
-        found = ((self.all[slot], counts[slot].tolist()) for slot in np.flatnonzero(counts.any(axis=1)).tolist())
-        return [(each, {name: n for name, n in zip(OUTCOMES, own, strict=True) if n}) for each, own in found]
+        by_connection = (
+            (self.all[slot], counts[slot].tolist()) for slot in np.flatnonzero(counts.any(axis=1)).tolist()
+        )
+        return [
+            (connection, {name: n for name, n in zip(OUTCOMES, role_counts, strict=True) if n})
+            for connection, role_counts in by_connection
+        ]
 
 
 def _slots(page: Page | None, count: int) -> Ints:
@@ -360,10 +375,10 @@ def _slots(page: Page | None, count: int) -> Ints:
     return words[CONTROL_WORDS : CONTROL_WORDS + count * SLOT_WORDS].reshape(count, SLOT_WORDS)
 
 
-def _told(each: Connection) -> Task:
+def _told(connection: Connection) -> Task:
     """A client's process on another machine, as last reported."""
-    cpu_ns, runq_ns, voluntary, involuntary, state = (each.word(word) for word in TOLD)
-    return Task(each.client_pid, chr(state).strip("\0 "), cpu_ns, runq_ns, 0, voluntary, involuntary, 0, 0)
+    cpu_ns, runq_ns, voluntary, involuntary, state = (connection.word(word) for word in TOLD)
+    return Task(connection.client_pid, chr(state).strip("\0 "), cpu_ns, runq_ns, 0, voluntary, involuntary, 0, 0)
 
 
 def _sparse(counts: Ints) -> tuple[tuple[int, int], ...]:

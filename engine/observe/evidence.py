@@ -73,6 +73,6 @@ class Evidence:
     names: Mapping[int, str] = field(default_factory=dict)
 
 
-def share(part: float, whole: float) -> float:
+def share(part: float, total: float) -> float:
     """A fraction clamped to 0 to 1; 0 if the whole is 0."""
-    return min(1.0, max(0.0, part / whole)) if whole > 0 else 0.0
+    return min(1.0, max(0.0, part / total)) if total > 0 else 0.0

@@ -49,5 +49,5 @@ class Histograms:
     def quantile_us(self, row: int, q: float) -> int | None:
         """Upper bound of a connection's quantile `q` by the last reading; None without counts."""
         added = self._known[row].cumsum()
-        whole = int(added[-1])
-        return int(UPPER_US[added.searchsorted(q * whole)]) if whole else None
+        count = int(added[-1])
+        return int(UPPER_US[added.searchsorted(q * count)]) if count else None

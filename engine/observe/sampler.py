@@ -154,9 +154,9 @@ class StepSampler:
     def add_up(self) -> None:
         """Add up the roles of an ended step, including corrections that clients made after its end."""
         for name in dict.fromkeys(role.name for role in self.roles):
-            found = self._connections.totals(name, self.seconds, self._watched.threads)
+            totals = self._connections.totals(name, self.seconds, self._watched.threads)
             waits, looks = dict(self._waits.seen.get(name, {})), self._waits.looks
-            self.role_totals[name] = dataclasses.replace(found, waits=waits, wait_samples=looks)
+            self.role_totals[name] = dataclasses.replace(totals, waits=waits, wait_samples=looks)
 
     def server_totals(self) -> dict[str, int]:
         """The work of all server processes since the start, without the engine's own monitor connection."""
@@ -307,7 +307,9 @@ class StepSampler:
         return self._active_ages.of if active_ns != now_ns else int
 
     def _record_stall(self, role: Connection, change: Change) -> None:
-        self.stalling = any(each.detector is not None and each.detector.stall is not None for each in self.roles)
+        self.stalling = any(
+            connection.detector is not None and connection.detector.stall is not None for connection in self.roles
+        )
         journal = self.sources.journal
         if change.kind == "began":
             wait = self._observed.waits.get(role.backend_pid)

@@ -31,13 +31,13 @@ class Sources:
     recent: deque[LogEvent] = field(default_factory=lambda: deque(maxlen=100))
     lasting: dict[tuple[str, int, int | None], int] = field(default_factory=dict)
 
-    def server(self, last: ServerSample | None = None, *, whole: bool = True) -> ServerSample:
+    def server(self, last: ServerSample | None = None, *, all_processes: bool = True) -> ServerSample:
         """All server processes, or `last` if they have ended; without it raises MonitorError. See
         `ServerProcesses.sample`.
         """
         if self.processes is None:
             return UNSEEN_SERVER
-        sample = self.processes.sample(whole=whole) or last
+        sample = self.processes.sample(all_processes=all_processes) or last
         if sample is None:
             raise MonitorError("the server has exited")
         return sample

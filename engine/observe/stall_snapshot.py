@@ -106,11 +106,11 @@ class Snapshots:
             known = self.activity.doing(pids) if pids else {}
         except MonitorError:
             known = {}
-        found = []
+        activities = []
         for pid in pids:
             name, (who, what) = names.get(pid, ""), known.get(pid, Doing("", ""))
-            found.append((pid, Doing(name or who, ": ".join(part for part in (name, what) if part))))
-        return tuple(found)
+            activities.append((pid, Doing(name or who, ": ".join(part for part in (name, what) if part))))
+        return tuple(activities)
 
 
 def _unseen(pid: int) -> ProcessSnapshot:

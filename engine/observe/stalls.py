@@ -282,13 +282,13 @@ class Detector:
             if held:
                 return self._end(self._ending_ns())
             least = self.rule.leave_fraction * level
-            fast = takewhile(lambda each: level == 0 or each.rate_per_s > least, reversed(self._good))
+            fast = takewhile(lambda second: level == 0 or second.rate_per_s > least, reversed(self._good))
             went_on = _seconds(fast) + JITTER_S >= self.rule.leave_s
             if went_on or _seconds(self._good) + JITTER_S >= self.rule.slower_s:
                 return self._end(self._ending_ns())
         else:
-            for each in self._good:
-                self._count(each)
+            for second in self._good:
+                self._count(second)
             self._good.clear()
             self._count(tick)
             if not over and self._settled():

@@ -62,15 +62,15 @@ class WaitLooks:
         if pauses[1]:
             return None
         try:
-            found = self._activity.waits(self._pids, self._roles, self.least_age_s)
+            waits = self._activity.waits(self._pids, self._roles, self.least_age_s)
         except MonitorError:  # skip this sample
             return None
         if self._pauses() != pauses:
             return None
         self._fresh_looks += 1
-        for (role, event), count in found.counts.items():
+        for (role, event), count in waits.counts.items():
             self._fresh[self.names[role]][event] += count
-        return found.old
+        return waits.old
 
     def take(self, step: int, t_ns: int, dt_ns: int) -> list[WaitSecond]:
         """Samples of the interval that ends now, by role; empty if there are none."""

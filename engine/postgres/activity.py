@@ -125,10 +125,10 @@ class Activity:
 
     def with_name(self, target: str) -> str:
         """A lock's target with its relation's name: `relation pi1`. Raises MonitorError."""
-        found = OF_RELATION.search(target)
-        if found is None or found[2] != self._database:
+        match = OF_RELATION.search(target)
+        if match is None or match[2] != self._database:
             return target
-        oid = found[1]
+        oid = match[1]
         if oid not in self._relations:
             ((name,),) = self._monitor.ask(f"SELECT {oid}::regclass", patience_s=PATIENCE_S)
             self._relations[oid] = _plain(name) or oid

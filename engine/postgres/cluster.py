@@ -170,8 +170,8 @@ def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
                 return
             lock.with_suffix("").unlink(missing_ok=True)
             lock.unlink()
-        for made in folder.glob(f"{CLIENT_FOLDER}*"):
-            shutil.rmtree(made, ignore_errors=True)
+        for leftover in folder.glob(f"{CLIENT_FOLDER}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         (folder / PASSFILE).unlink(missing_ok=True)
         folder.rmdir()
 

@@ -72,7 +72,7 @@ class ConfigSpec:
 
     def of(self, major: int) -> dict[str, str]:
         """Its settings for a major version."""
-        return {own.name: own.value for own in self.settings if own.first <= major <= own.last}
+        return {setting.name: setting.value for setting in self.settings if setting.first <= major <= setting.last}
 
 
 def catalog() -> tuple[ConfigSpec, ...]:
@@ -105,16 +105,16 @@ def each_value(specs: Sequence[ConfigSpec], text: str | None) -> tuple[ConfigSpe
     for value in listed:
         if listed.count(value) > 1:
             raise UserError(f"--set-each {text}: {value} is given twice")
-    found = []
+    variants = []
     for spec in specs:
         before = f"{spec.name} " if len(specs) > 1 else ""
         for value in listed:
             ((name, value),) = overrides([f"{name}={value}"], "--set-each")
-            added = (*(own for own in spec.settings if own.name != name), Setting(name, value))
-            found.append(
+            added = (*(setting for setting in spec.settings if setting.name != name), Setting(name, value))
+            variants.append(
                 replace(spec, name=f"{before}{name}={value}", settings=added, origin=f"{spec.origin}, {name}={value}")
             )
-    return tuple(found)
+    return tuple(variants)
 
 
 def overrides(texts: Iterable[str], option: str = "--set") -> tuple[tuple[str, str], ...]:

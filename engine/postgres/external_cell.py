@@ -153,12 +153,12 @@ class ExternalCell:
     def create_database(self) -> None:
         """Create and mark the cell's database; only mark a given one. Raises UserError if it exists or is not empty."""
         token = f"pgbed run {self.run}, cell {self.cell}: {secrets.token_hex(8)}"
-        made = Made(self.build.label, self.database, token, bool(self.use.scratch_database))
+        created = Made(self.build.label, self.database, token, bool(self.use.scratch_database))
         try:
-            if made.given:
-                self._mark(made)
+            if created.given:
+                self._mark(created)
             else:
-                self._create(made)
+                self._create(created)
             with self._session(self.dsn()) as connection:
                 check_schema(self.build.label, connection)
         except psycopg.Error as error:
@@ -232,24 +232,24 @@ class ExternalCell:
             (self.cell_dir / "socket").unlink(missing_ok=True)
             self._folder = None
 
-    def _create(self, made: Made) -> None:
+    def _create(self, created: Made) -> None:
         with self._session(self._open, external_queries.MAKING_S) as connection:
-            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (made.database,)).fetchone():
-                raise UserError(f"{made.build}: there is a database {made.database} that this cell did not make")
-            _keep(self.cell_dir, made)
-            name = sql.Identifier(made.database)
+            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (created.database,)).fetchone():
+                raise UserError(f"{created.build}: there is a database {created.database} that this cell did not make")
+            _keep(self.cell_dir, created)
+            name = sql.Identifier(created.database)
             connection.execute(STATEMENT_TIMEOUT)
             connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(name))
-            connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(name, made.mark))
+            connection.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(name, created.mark))
 
-    def _mark(self, made: Made) -> None:
+    def _mark(self, created: Made) -> None:
         with self._session(self.dsn(), external_queries.MAKING_S) as connection:
-            check_empty(made.build, connection, made.database)
-            _keep(self.cell_dir, made)
+            check_empty(created.build, connection, created.database)
+            _keep(self.cell_dir, created)
             table = sql.Identifier(MARK_TABLE)
             with connection.transaction():
                 connection.execute(sql.SQL("CREATE TABLE public.{} ()").format(table))
-                connection.execute(sql.SQL("COMMENT ON TABLE public.{} IS {}").format(table, made.mark))
+                connection.execute(sql.SQL("COMMENT ON TABLE public.{} IS {}").format(table, created.mark))
 
     def _drop(self) -> None:
         """Drop created objects, else record them in `left`. A server that has gone may come back in a moment."""
@@ -288,50 +288,50 @@ def clear(cell_dir: Path, conninfo: str, waiting: Waiting = NOBODY) -> str:
     path = cell_dir / RECORD
     if not path.exists():
         return ""
-    made = _made(path)
-    database = made.database if made.given else conninfo_to_dict(conninfo).get("dbname")
+    created = _made(path)
+    database = created.database if created.given else conninfo_to_dict(conninfo).get("dbname")
     try:
         with external_queries.connect(
-            make_conninfo(conninfo, dbname=database), external_queries.MAKING_S, waiting, made.build
+            make_conninfo(conninfo, dbname=database), external_queries.MAKING_S, waiting, created.build
         ) as connection:
             connection.execute(STATEMENT_TIMEOUT)
-            dropped = _clear_given(connection, made) if made.given else _drop_database(connection, made)
+            dropped = _clear_given(connection, created) if created.given else _drop_database(connection, created)
     except psycopg.Error as error:
-        what = f"tables in database {made.database}" if made.given else f"database {made.database}"
-        raise LeftBehind(f"{what} on {made.build} cannot be dropped: {one_line(error)}") from error
+        what = f"tables in database {created.database}" if created.given else f"database {created.database}"
+        raise LeftBehind(f"{what} on {created.build} cannot be dropped: {one_line(error)}") from error
     path.unlink(missing_ok=True)
     return dropped
 
 
-def _drop_database(connection: psycopg.Connection[Any], made: Made) -> str:
+def _drop_database(connection: psycopg.Connection[Any], created: Made) -> str:
     statement = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
-    row = connection.execute(statement, (made.database,)).fetchone()
+    row = connection.execute(statement, (created.database,)).fetchone()
     if row is None:
         return ""
-    if row[0] != made.mark:
+    if row[0] != created.mark:
         raise LeftBehind(
-            f"database {made.database} on {made.build} does not bear this run's mark, so it is not dropped: "
+            f"database {created.database} on {created.build} does not bear this run's mark, so it is not dropped: "
             f"look into it, drop it yourself, and remove {RECORD} in the cell's folder"
         )
     force = " WITH (FORCE)" if connection.info.server_version >= 130000 else ""
     if not force:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
-            (made.database,),
+            (created.database,),
         )
-    connection.execute(sql.SQL("DROP DATABASE {}" + force).format(sql.Identifier(made.database)))
-    return f"database {made.database} on {made.build}"
+    connection.execute(sql.SQL("DROP DATABASE {}" + force).format(sql.Identifier(created.database)))
+    return f"database {created.database} on {created.build}"
 
 
-def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
+def _clear_given(connection: psycopg.Connection[Any], created: Made) -> str:
     row = connection.execute(
         "SELECT obj_description(to_regclass(%s), 'pg_class')", (f"public.{MARK_TABLE}",)
     ).fetchone()
     if row is None or row[0] is None:
         return ""
-    if row[0] != made.mark:
+    if row[0] != created.mark:
         raise LeftBehind(
-            f"database {made.database} on {made.build} bears another run's mark: its tables are not dropped"
+            f"database {created.database} on {created.build} bears another run's mark: its tables are not dropped"
         )
     connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -341,24 +341,24 @@ def _clear_given(connection: psycopg.Connection[Any], made: Made) -> str:
     for name, kind in connection.execute(OWN_RELATIONS, (MARK_TABLE,)).fetchall():
         connection.execute(f"DROP {kind} IF EXISTS {name} CASCADE")  # as the server quotes it
     connection.execute(sql.SQL("DROP TABLE public.{}").format(sql.Identifier(MARK_TABLE)))
-    return f"tables in database {made.database} on {made.build}"
+    return f"tables in database {created.database} on {created.build}"
 
 
 def _made(path: Path) -> Made:
     try:
-        made = converted(parsed(read_plain(path, RECORD_MAX_BYTES), str(path)), Made, str(path))
+        created = converted(parsed(read_plain(path, RECORD_MAX_BYTES), str(path)), Made, str(path))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    if not made.given and not MADE.fullmatch(made.database):
-        raise UserError(f"{path}: database {made.database} was not made by pgbed")
-    return made
+    if not created.given and not MADE.fullmatch(created.database):
+        raise UserError(f"{path}: database {created.database} was not made by pgbed")
+    return created
 
 
-def _keep(cell_dir: Path, made: Made) -> None:
+def _keep(cell_dir: Path, created: Made) -> None:
     """Record an object that is about to be created, so that any clean-up knows of it."""
     path = cell_dir / RECORD
     path.unlink(missing_ok=True)
     with path.open("xb") as file:
-        file.write(msgspec.json.encode(made))
+        file.write(msgspec.json.encode(created))
         file.flush()
         os.fsync(file.fileno())

@@ -30,9 +30,9 @@ def rows(connection: psycopg.Connection[Any], name: str, question: str, of: type
     answer: list[Any] = cursor.fetchall()
     if is_dataclass(of):
         names = [column.name for column in cursor.description or ()]
-        answer = [dict(zip(names, each, strict=True)) for each in answer]
+        answer = [dict(zip(names, row, strict=True)) for row in answer]
     return [
-        converted(each, of, f"{name}: the server's answer to: {session.shown(question, connection)}") for each in answer
+        converted(row, of, f"{name}: the server's answer to: {session.shown(question, connection)}") for row in answer
     ]
 
 

@@ -113,9 +113,9 @@ class ExternalServer:
 def look(name: str, conninfo: str, *, waiting: Waiting = NOBODY) -> ExternalServer:
     """Connect to a server and identify it. Raises UserError, in one line, if it cannot be compared."""
     given = {"connect_timeout": CONNECT_TIMEOUT_S} | _parsed(name, conninfo)
-    whole = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
+    full_conninfo = make_conninfo(**given, options="")  # else PGOPTIONS would set settings here, and nowhere else
     try:
-        with external_queries.connect(whole, waiting=waiting, server=name) as connection:
+        with external_queries.connect(full_conninfo, waiting=waiting, server=name) as connection:
             return _asked(name, connection)
     except psycopg.Error as error:
         raise UserError(f"{name}: {one_line(error)}") from None
@@ -126,14 +126,15 @@ def without_password(conninfo: str) -> str:
     return make_conninfo("", **given)
 
 
-def refuse_doubles(found: list[ExternalServer]) -> None:
+def refuse_doubles(servers: list[ExternalServer]) -> None:
     """Raise UserError if two names lead to one server."""
     by_server: dict[tuple[str, str], ExternalServer] = {}
-    for each in found:
-        other = by_server.setdefault((each.identifier, each.started), each)
-        if other is not each:
+    for server in servers:
+        other = by_server.setdefault((server.identifier, server.started), server)
+        if other is not server:
             raise UserError(
-                f"{other.name} and {each.name} are the same server ({each.address}); use --aa to compare it with itself"
+                f"{other.name} and {server.name} are the same server ({server.address}); "
+                "use --aa to compare it with itself"
             )
 
 
@@ -230,7 +231,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> ExternalServer:
         may_see_all=facts.may_see_all,
         free_connections=facts.free_connections,
         max_connections=int(facts.max_connections),
-        settings=tuple((each, value or "") for each, value, _ in settings),
+        settings=tuple((name, value or "") for name, value, _ in settings),
     )
 
 

@@ -170,10 +170,10 @@ class Server:
 
     @property
     def _conf(self) -> str:
-        own = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
+        settings = [f"{name} = {quoted(value)}" for name, value in self.config.settings]
         ours = [f"{name} = {quoted(value)}" for name, value in self.harness_settings.items()]
         of_config = f"# config {visible(self.config.name)} ({visible(self.config.origin)})"
-        return "\n".join(("", of_config, *own, "", "# set by the bench for every server", *ours, ""))
+        return "\n".join(("", of_config, *settings, "", "# set by the bench for every server", *ours, ""))
 
     def kit(self) -> Kit:
         """The kit with which a step makes clusters of its own, in a folder removed with this server's."""
@@ -226,7 +226,7 @@ class Server:
         with self.connect("template1") as connection:
             if connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'pgstattuple'").fetchone():
                 connection.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
-            for extension in filter(None, (each.name for each in self.build.extensions)):
+            for extension in filter(None, (extension.name for extension in self.build.extensions)):
                 create = sql.SQL("CREATE EXTENSION IF NOT EXISTS {} CASCADE").format(sql.Identifier(extension))
                 try:
                     connection.execute(create)

@@ -117,7 +117,7 @@ class ServerProcesses(HeldFiles):
         self._unseen_cpu_ns = 0
         self._samples = 0
 
-    def sample(self, *, whole: bool = True) -> ServerSample | None:
+    def sample(self, *, all_processes: bool = True) -> ServerSample | None:
         """All processes now; None once the postmaster is gone.
 
         A sample that is not `whole` costs less with many processes: CPU time and run-queue wait are current, but
@@ -126,7 +126,7 @@ class ServerProcesses(HeldFiles):
         self._samples += 1
         for _ in range(READ_ATTEMPTS):
             before = self._children()
-            living = self._read_all(before, TURNS if len(before) > MANY and not whole else 1)
+            living = self._read_all(before, TURNS if len(before) > MANY and not all_processes else 1)
             stat, postmaster = self._postmaster.stat(), self._postmaster.read()
             # A child reaped while we read is counted twice or not at all: read again.
             if (after := self._children()) is before or set(after).issuperset(before):
@@ -190,24 +190,24 @@ class ServerProcesses(HeldFiles):
         if last is not None:
             self._dead[kind].update(last.counters())
 
-    def _sum(self, own: Task, reaped_cpu_ns: int) -> ServerSample:
+    def _sum(self, backends: Task, reaped_cpu_ns: int) -> ServerSample:
         kinds = defaultdict(Counter[str], {kind: counters.copy() for kind, counters in self._dead.items()})
         # The postmaster's own I/O counters already hold all I/O of its reaped children.
-        reaped = {"cpu_ns": reaped_cpu_ns, "read_bytes": own.read_bytes, "write_bytes": own.write_bytes}
+        reaped = {"cpu_ns": reaped_cpu_ns, "read_bytes": backends.read_bytes, "write_bytes": backends.write_bytes}
         for counters in self._dead.values():
             reaped = {key: value - counters[key] for key, value in reaped.items()}
         # Never backwards: moving from living to reaped loses up to two ticks. Bytes lose nothing.
         self._unseen_cpu_ns = max(self._unseen_cpu_ns, reaped["cpu_ns"])
         kinds[UNSEEN] = Counter(reaped | {"cpu_ns": self._unseen_cpu_ns})
-        kinds["postmaster"] = Counter(own.counters() | {"read_bytes": 0, "write_bytes": 0, "processes_now": 1})
+        kinds["postmaster"] = Counter(backends.counters() | {"read_bytes": 0, "write_bytes": 0, "processes_now": 1})
         living = defaultdict[str, list[Task]](list)
         for pid, task in self._last.items():
             living[self._kind(pid)].append(task)
         for kind, tasks in living.items():
             kinds[kind].update(added_up(tasks) | {"processes_now": len(tasks)})
-        largest = max((own, *self._last.values()), key=lambda task: task.vsz_bytes)
+        largest = max((backends, *self._last.values()), key=lambda task: task.vsz_bytes)
         total = Counter[str]()
         for counters in kinds.values():
             total.update(counters)
         total["largest_rss_bytes_now"] = largest.rss_bytes
-        return ServerSample(total, dict(kinds), dict(self._last), stopped=own.state in "Tt")
+        return ServerSample(total, dict(kinds), dict(self._last), stopped=backends.state in "Tt")

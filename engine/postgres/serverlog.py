@@ -74,7 +74,9 @@ def line_prefix(server_major: int) -> str:
     return f"%n|%p|{'%b' if server_major >= 13 else ''}|"
 
 
-def log_settings(server_major: int, own: Mapping[str, str], known: Callable[[], Collection[str]]) -> dict[str, str]:
+def log_settings(
+    server_major: int, configured: Mapping[str, str], known: Callable[[], Collection[str]]
+) -> dict[str, str]:
     """Settings of the log, whatever a version's defaults are; a config's `own` settings are left as they are.
 
     Analyzes have a setting of their own from 19 on: they are logged where vacuums are. Later versions are asked whether
@@ -82,8 +84,8 @@ def log_settings(server_major: int, own: Mapping[str, str], known: Callable[[], 
     """
     wanted = SETTINGS
     if server_major >= ANALYZES_SINCE and ANALYZES in known():
-        wanted = {**SETTINGS, ANALYZES: own.get(VACUUMS, SETTINGS[VACUUMS])}
-    return {name: value for name, value in wanted.items() if name not in own}
+        wanted = {**SETTINGS, ANALYZES: configured.get(VACUUMS, SETTINGS[VACUUMS])}
+    return {name: value for name, value in wanted.items() if name not in configured}
 
 
 FIRST = re.compile(PREFIX.pattern + r"(\w+):  (.*)")
@@ -167,9 +169,9 @@ class ServerLog(Closing):
         if not data:
             return None
         self._offset += len(data)
-        whole, newline, rest = (self._rest + data).rpartition(b"\n")
+        complete, newline, rest = (self._rest + data).rpartition(b"\n")
         self._rest = rest
-        return whole.decode(errors="replace").split("\n") if newline else []
+        return complete.decode(errors="replace").split("\n") if newline else []
 
     def _follow(self) -> None:
         """Check at the end of the file whether it was replaced or truncated."""

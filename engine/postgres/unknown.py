@@ -29,19 +29,19 @@ def unknown(monitor: Monitor, dropped: Sequence[str] = ()) -> tuple[str, ...]:
     `dropped` are the settings of the config that the server does not know.
     """
     pgstat.snapshot(monitor)
-    found = [f"statistics of {view} are left out: {reason}" for view, reason in monitor.undefined.items()]
+    lines = [f"statistics of {view} are left out: {reason}" for view, reason in monitor.undefined.items()]
     if monitor.version // 10000 > NEWEST_MAJOR:
-        found += [f"there is no setting {name} any more" for name in dropped]
+        lines += [f"there is no setting {name} any more" for name in dropped]
         views = monitor.ask(
             "SELECT viewname FROM pg_views WHERE schemaname = 'pg_catalog' AND viewname ~ '^pg_stat'"
             " AND viewname !~ $1 ORDER BY viewname",
             (FAMILIES,),
         )
-        found += _named("statistics view", [name for (name,) in views if name and name not in VIEWS])
+        lines += _named("statistics view", [name for (name,) in views if name and name not in VIEWS])
     if monitor.version >= FIRST_WITH_LIST:
         events = monitor.ask("SELECT type || ':' || name FROM pg_wait_events ORDER BY 1")
-        found += _named("wait event", [event for (event,) in events if event and not is_known(event)])
-    return tuple(found)
+        lines += _named("wait event", [event for (event,) in events if event and not is_known(event)])
+    return tuple(lines)
 
 
 def _named(what: str, names: list[str]) -> list[str]:

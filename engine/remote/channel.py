@@ -49,7 +49,7 @@ class Channel(Lines):
 
 def code_digest() -> str:
     """Digest of the clients' code, which must be the same on both hosts for counts to mean the same."""
-    whole, root = hashlib.sha256(), Path(workloads.__file__).parent
+    digest, root = hashlib.sha256(), Path(workloads.__file__).parent
     for path in sorted(root.rglob("*.py")):
-        whole.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return whole.hexdigest()
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()

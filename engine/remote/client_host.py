@@ -224,11 +224,11 @@ class ClientHost:
         else:
             self.copied = "tar"
             self.programs = {name: f"{self.folder}/programs/{name}" for name in paths}
-            with tempfile.TemporaryFile() as made:
-                deployment.archive(made, launchers, paths)
-                size = made.tell()
-                made.seek(0)
-                self._start(size, 'sh "$d/python"', made)
+            with tempfile.TemporaryFile() as archive:
+                deployment.archive(archive, launchers, paths)
+                size = archive.tell()
+                archive.seek(0)
+                self._start(size, 'sh "$d/python"', archive)
         answer = self.ask({"do": "hello"}, COPY_S)
         self.name = str(answer.get("name", ""))
         self.ssh_connection = tuple(str(answer.get("ssh", "")).split())
@@ -241,10 +241,10 @@ class ClientHost:
         if why := clock_offset.uncertain(self.offset):
             raise self.failed(why)
 
-    def _start(self, size: int, python: str, made: IO[bytes] | None) -> None:
+    def _start(self, size: int, python: str, archive: IO[bytes] | None) -> None:
         try:
             self.channel.write(f'{size} {python} -m engine.remote.agent "$d" {python}\n'.encode(), ANSWER_S)
-            while made is not None and (part := made.read(1 << 20)):
+            while archive is not None and (part := archive.read(1 << 20)):
                 self.channel.write(part, COPY_S)
         except LineError as error:
             raise self.failed(str(error)) from None

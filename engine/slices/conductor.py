@@ -181,17 +181,17 @@ class Conductor:
     def _measure(self) -> list[Slice] | None:
         """Work mode, first block: find the base's rounds per slice, checked twice as a first statement may be slow."""
         block = Block(0, (), round(self.orders.slice_ms * 1e6))
-        made, rounds, long_enough = 0, 1, 0
+        done, rounds, long_enough = 0, 1, 0
         while long_enough < 2:
             if self._slice(block, 0, 0, rounds) is None:
                 return None
-            made += rounds
+            done += rounds
             length_ns, _ = self._lengths[-1]
             following = next_rounds(rounds, length_ns / 1e6, 0.0, self.orders.slice_ms)
             long_enough = long_enough + 1 if following == rounds else 0
             rounds = following
         for side in range(1, len(self._servers)):
-            if self._slice(block, 0, side, made) is None:
+            if self._slice(block, 0, side, done) is None:
                 return None
         self._rounds = max(1, round(rounds * block.slice_ns / length_ns))
         self._lengths.clear()
@@ -331,7 +331,7 @@ class Conductor:
 
     def _hold_others(self, server: SlicedServer, until_ns: int) -> None:
         """Let one server work until then, also one that is done; stop what others' postmasters start meanwhile."""
-        others = [each for each in self._servers if each is not server]
+        others = [other for other in self._servers if other is not server]
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self._given_up():
             time.sleep(min(left_ns / 1e9, LATE_S))
             for other in others:

@@ -21,8 +21,8 @@ CLIENTS_MAX = 8  # the documentation warns of contention with more clients on on
 
 def settings(changes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The user's settings plus the required ones, keeping libraries that the user preloads."""
-    own = dict(changes).get(LIBRARIES, "")
-    libraries = [name for name in comma_list(own) if name != LIBRARY]
+    preloaded = dict(changes).get(LIBRARIES, "")
+    libraries = [name for name in comma_list(preloaded) if name != LIBRARY]
     wanted = ((LIBRARIES, ",".join([*libraries, LIBRARY])), *SETTINGS[1:])
     names = {name for name, _ in wanted}
     return (*((name, value) for name, value in changes if name not in names), *wanted)
@@ -49,10 +49,10 @@ def contention(clients: int) -> tuple[str, ...]:
 def begin(monitor: Monitor) -> None:
     """Prepare a database. The monitor's own statements are not counted."""
     schemas = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = $1"
-    if not (found := monitor.ask(schemas, (LIBRARY,))):
+    if not (schemas_of := monitor.ask(schemas, (LIBRARY,))):
         monitor.ask(f"CREATE EXTENSION {LIBRARY} SCHEMA public")
-        found = [("public",)]
-    monitor.ask(f"SET search_path = pg_catalog, {found[0][0]}")
+        schemas_of = [("public",)]
+    monitor.ask(f"SET search_path = pg_catalog, {schemas_of[0][0]}")
     monitor.ask(f"SET {LIBRARY}.track = none")
 
 

@@ -107,18 +107,18 @@ def by_sudo() -> bool:
     return asked.returncode == 0
 
 
-def findings_of(found: requirements.Facts) -> tuple[requirements.Finding, ...]:
+def findings_of(facts: requirements.Facts) -> tuple[requirements.Finding, ...]:
     """The obstacles to probes here: the same for `bench doctor`, the list of probes and a run."""
-    findings = requirements.check(found)
+    findings = requirements.check(facts)
     # For root the helper mounts it and reports that; for others it changes nothing.
-    if found.uid == 0:
+    if facts.uid == 0:
         findings = tuple(finding for finding in findings if "is not mounted" not in finding.text)
     return tuple(findings)
 
 
-def lacks(probes: Iterable[str], found: requirements.Facts) -> dict[str, str]:
+def lacks(probes: Iterable[str], facts: requirements.Facts) -> dict[str, str]:
     """Probes not available here, each with a line that says why and what to do."""
-    findings = findings_of(found)
+    findings = findings_of(facts)
     first = {probe: finding.text for finding in reversed(findings) for probe in finding.off}
     return {probe: first[probe] for probe in probes if probe in first}
 
@@ -160,12 +160,16 @@ def in_guest(kernel: Kernel | None = None) -> requirements.Facts:
 
 
 def admit(
-    selection: Selection, builds: Iterable[Build], found: requirements.Facts | None = None, *, allow_slow: bool = False
+    selection: Selection,
+    builds: Iterable[Build],
+    machine: requirements.Facts | None = None,
+    *,
+    allow_slow: bool = False,
 ) -> tuple[str, ...]:
     """Lines for missing default probes. Raises UserError if one requested by name is not available."""
     if not selection.choices:
         return ()
-    missing = lacks((choice.probe for choice in selection.choices), found or facts())
+    missing = lacks((choice.probe for choice in selection.choices), machine or facts())
     for choice in selection.required:
         line = missing.get(choice.probe, "")
         for build in () if line else builds:

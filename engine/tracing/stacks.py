@@ -26,11 +26,11 @@ MAX_BYTES = 256 << 20
 
 def by_role(folded: Mapping[str, int]) -> dict[str, Counter[str]]:
     """Split lines of `probes.folding.fold`, `role;outermost;...;leaf`, by role."""
-    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    stacks: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for line, count in folded.items():
         role, _, frames = line.partition(";")
-        found[role][frames or folding.UNKNOWN] += count
-    return dict(found)
+        stacks[role][frames or folding.UNKNOWN] += count
+    return dict(stacks)
 
 
 def write_folded(cell_dir: Path, step: str, role: str, folded: Mapping[str, int], probe: str = FOLDERS[0]) -> None:
@@ -47,31 +47,31 @@ def read_by_cell(
     there = recorded(run, probe)
     if not there:
         raise UserError(f"{run.name}: no stacks were recorded in this run; run it with --probes {probe}")
-    own = {place: files for place, files in there.items() if place[0] == subject}
-    if not own:
+    files_of = {place: files for place, files in there.items() if place[0] == subject}
+    if not files_of:
         raise UserError(f"{run.name}: {_why_none(run, subject, there, probe)}")
-    if step not in {name for _, name, _ in own}:
-        raise unknown("step", step, (name for _, name, _ in own))
-    roles = {name for _, named, name in own if named == step}
+    if step not in {name for _, name, _ in files_of}:
+        raise unknown("step", step, (name for _, name, _ in files_of))
+    roles = {name for _, named, name in files_of if named == step}
     if role not in roles and role not in map(role_kind, roles):
         raise unknown(f"role in {step}", role, roles)
-    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for (_, named, name), files in own.items():
+    stacks: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for (_, named, name), files in files_of.items():
         if named == step and role in (name, role_kind(name)):
             for path in files:
                 if cell in (None, path.parents[1].name):
-                    found[path.parents[1].name].update(parse(path))
-    if not any(found.values()):
+                    stacks[path.parents[1].name].update(parse(path))
+    if not any(stacks.values()):
         raise UserError(f"{run.name}: no stacks of {role} were sampled in {step} of cell {cell}")
-    return dict(found)
+    return dict(stacks)
 
 
 def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, str]], probe: str) -> str:
     with JournalReader(run) as reader:
         names = reader.manifest.names
         finished = outcome.finished(reader.manifest, reader.attempts(origins=False))
-        own = {cell.id for cell in reader.manifest.cells if cell.subject == subject}
-    if own <= finished:
+        cell_ids = {cell.id for cell in reader.manifest.cells if cell.subject == subject}
+    if cell_ids <= finished:
         why = f"its cells are finished, and the probe `{probe}` was not on in them"
     else:
         why = f"none of its cells has finished a step with the probe `{probe}` on"
@@ -81,13 +81,13 @@ def _why_none(run: Path, subject: Subject, there: Iterable[tuple[Subject, str, s
 
 def recorded(run: Path, probe: str = FOLDERS[0]) -> dict[tuple[Subject, str, str], list[Path]]:
     """Non-empty files of a run, by (subject, step, role): one per repeat."""
-    found: dict[tuple[Subject, str, str], list[Path]] = {}
+    recordings: dict[tuple[Subject, str, str], list[Path]] = {}
     for cell in planned(run).cells:
         for path in sorted((run / "cells" / cell.id / probe).glob(f"*{SUFFIX}")):
             step, _, role = path.name.removesuffix(SUFFIX).rpartition(".")
             if step and path.lstat().st_size:
-                found.setdefault((cell.subject, step, role), []).append(path)
-    return found
+                recordings.setdefault((cell.subject, step, role), []).append(path)
+    return recordings
 
 
 def parse(path: Path) -> dict[str, int]:

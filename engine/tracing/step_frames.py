@@ -69,13 +69,13 @@ class ProbedStep:
         if frame.probe == "stacks":
             quality["leaf_hz"] = LEAF_HZ
         records = by_role(frame, roles)
-        for role, found in self._phases(frame, roles, space).items():
-            records.setdefault(role, {})["phases"] = found
+        for role, phases in self._phases(frame, roles, space).items():
+            records.setdefault(role, {})["phases"] = phases
         for role, counts in self._functions(frame, roles, space).items():
             records.setdefault(role, {})["functions"] = counts
-        own = set(self.roles.values()).difference(LASTING)
+        pids = set(self.roles.values()).difference(LASTING)
         for role, record in records.items():
-            share = 1.0 if role in own else within_ns / frame.dt_ns
+            share = 1.0 if role in pids else within_ns / frame.dt_ns
             figures.add(self.totals.setdefault(role, {}).setdefault(frame.probe, {}), record, frame.probe, share)
             yield ProbeFrame(self.id, frame.t_ns, frame.dt_ns, frame.probe, role, record, quality)
 
@@ -113,7 +113,7 @@ class ProbedStep:
         if frame.probe != "stacks" or space is None or not space.complete:
             return {}
         connections = {role for pid, role in roles.items() if pid not in clients and role != "monitor"}
-        return {role: found for role, found in folding.phase_samples(folded).items() if role in connections}
+        return {role: phases for role, phases in folding.phase_samples(folded).items() if role in connections}
 
     def _functions(
         self, frame: Frame, roles: Mapping[int, str], space: folding.Space | None

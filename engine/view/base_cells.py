@@ -30,7 +30,9 @@ class BaseCells:
         if cell is None:
             return []
         base = replace(cell.subject, control="", build=self._reader.manifest.base)
-        return [each.id for each in attempts if each.state == "finished" and self._cells.get(each.cell) == base]
+        return [
+            attempt.id for attempt in attempts if attempt.state == "finished" and self._cells.get(attempt.cell) == base
+        ]
 
     def rate(self, attempts: Iterable[int], step: str) -> float | None:
         rates = [rate for attempt in attempts if (rate := self.rates(attempt).get(step))]
@@ -39,20 +41,22 @@ class BaseCells:
     def relatives(self, attempts: Iterable[int], series: StepSeries, kind: str, at_ns: int) -> list[float]:
         """Rate so far over that of each base cell that got that far, compared at the ghost's points."""
         done, worked_s = series.done(kind, at_ns), series.worked_s(at_ns)
-        found = []
+        ratios = []
         for attempt in attempts:
             base = self._series(attempt, series.step.name)
             if base is None or base.step.id == series.step.id or not worked_s:
                 continue  # unknown, or this very cell
             base_s = base_place(base, series, at_ns)
             base_done = base.done_after(kind, base_s) if base_s else None
-            found += [done / worked_s * base_s / base_done] if base_s and base_done else []
-        return sorted(found)
+            ratios += [done / worked_s * base_s / base_done] if base_s and base_done else []
+        return sorted(ratios)
 
     def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:
         """The curve of the base's cell with the median rate. The latest one is kept, as it grows with its series."""
-        others = (each for each in attempts if each != series.step.attempt_id)
-        rates = sorted((rate, each) for each in others if (rate := self.rates(each).get(series.step.name)))
+        others = (attempt_id for attempt_id in attempts if attempt_id != series.step.attempt_id)
+        rates = sorted(
+            (rate, attempt_id) for attempt_id in others if (rate := self.rates(attempt_id).get(series.step.name))
+        )
         base = self._series(rates[(len(rates) - 1) // 2][1], series.step.name) if rates else None
         if base is None:
             return None

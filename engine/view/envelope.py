@@ -76,13 +76,13 @@ class Tally(Columns[Mapping[Sort, float], dict[Sort, float]]):
 
 
 def envelope(points: Iterable[tuple[float, float, float]], start: float, end: float, columns: int) -> list[Span | None]:
-    made = Envelope(start, end, columns)
+    filled = Envelope(start, end, columns)
     for until, length, value in points:
-        made.extend((until,), (length,), (value,))
-    return made.columns
+        filled.extend((until,), (length,), (value,))
+    return filled.columns
 
 
-def columns_of(start: float, end: float, from_: float, until: float, columns: int) -> range:
+def filled(start: float, end: float, from_: float, until: float, columns: int) -> range:
     """The columns that an interval touches; at least one if it touches the axis at all."""
     if end <= start or columns <= 0 or until < start or from_ >= end:
         return range(0)

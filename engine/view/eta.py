@@ -37,7 +37,7 @@ def planned(
     for attempt in attempts:  # a finished attempt counts even if the cell was started again
         if attempt.cell not in newest or newest[attempt.cell].state != "finished":
             newest[attempt.cell] = attempt
-    found, following = [], None
+    in_order, following = [], None
     for cell in sorted(cells, key=lambda cell: cell.ordinal):
         known = newest.get(cell.id)
         state = known.state if known is not None else "planned"
@@ -48,8 +48,8 @@ def planned(
         if running and not tried and following in (None, place):
             state, following = "next", place
         done = rates(known.id) if known is not None and known.state == "finished" else {}
-        found.append(Planned(cell, state, done))
-    return found
+        in_order.append(Planned(cell, state, done))
+    return in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def pieces(cells: Sequence[Cell], attempts: Iterable[Attempt], *, interleaved: b
     together: dict[object, list[Attempt | None]] = {}
     for cell in cells:
         together.setdefault(cell.repeat if interleaved else cell.id, []).append(newest.get(cell.id))
-    return [Piece(tuple(found)) for found in together.values()]
+    return [Piece(tuple(group)) for group in together.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,13 @@ def _together(piece: Piece, steps_of: StepsOf) -> list[StepTime]:
     for attempt in piece.begun:
         for step in steps_of(attempt):
             by_name.setdefault(step.name, []).append(step)
-    found = []
+    times = []
     for name, rows in by_name.items():
         ends = [row.ended_ns for row in rows if row.ended_ns is not None]
-        found.append(StepTime(name, min(row.started_ns for row in rows), max(ends) if len(ends) == len(rows) else None))
-    return sorted(found, key=lambda step: step.started_ns)
+        times.append(
+            StepTime(name, min(row.started_ns for row in rows), max(ends) if len(ends) == len(rows) else None)
+        )
+    return sorted(times, key=lambda step: step.started_ns)
 
 
 def _until_the_end(finished: Sequence[tuple[int, int, list[StepTime]]]) -> dict[str, tuple[float, float, float]]:

@@ -27,8 +27,8 @@ def until_ns(event: EventRow, at_ns: int) -> int:
 
 def _ending_ns(event: EventRow) -> int | None:
     """Since when a stall seems to be over, while that is not certain yet."""
-    found = event.data.get("ending_ns")
-    return found if event.ended_ns is None and isinstance(found, int) else None
+    ending_ns = event.data.get("ending_ns")
+    return ending_ns if event.ended_ns is None and isinstance(ending_ns, int) else None
 
 
 def stall_seconds(stall: EventRow, at_ns: int) -> float:
@@ -46,9 +46,9 @@ def _first_cause(stall: EventRow) -> dict[str, Any]:
 
 
 def _likeliest(stall: EventRow) -> tuple[str, float]:
-    found = _first_cause(stall)
-    score = found.get("score")
-    return str(found.get("name", "")), score if isinstance(score, int | float) else 0.0
+    cause = _first_cause(stall)
+    score = cause.get("score")
+    return str(cause.get("name", "")), score if isinstance(score, int | float) else 0.0
 
 
 def _client(stall: EventRow) -> int:
@@ -73,17 +73,17 @@ def landings_ns(incidents: Sequence[tuple[EventRow, ...]], ends_ns: Mapping[int 
 
 
 def incident_beside(
-    found: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
+    incidents: Sequence[tuple[tuple[EventRow, ...], int]], at_ns: int, by: int, chosen_ns: int | None
 ) -> tuple[tuple[EventRow, ...], int] | None:
     """The next (`by` 1) or previous (-1) incident and its landing, counted from the chosen one while that is shown."""
-    begun = [place for place, (incident, _) in enumerate(found) if incident[0].started_ns <= at_ns]
+    begun = [place for place, (incident, _) in enumerate(incidents) if incident[0].started_ns <= at_ns]
     chosen = [
         place
-        for place, (incident, lands_ns) in enumerate(found)
+        for place, (incident, lands_ns) in enumerate(incidents)
         if incident[0].started_ns == chosen_ns and lands_ns <= at_ns <= lands_ns + AFTER_NS
     ]
     place = chosen[0] + by if chosen else len(begun) - (by < 0)
-    return found[place] if 0 <= place < len(found) else None
+    return incidents[place] if 0 <= place < len(incidents) else None
 
 
 def main_stall(incident: Sequence[EventRow]) -> EventRow:
@@ -113,10 +113,10 @@ def length_words(incident: Sequence[EventRow], at_ns: int) -> str:
     return f"{seconds:.1f}s{state}{because}"
 
 
-def unlike(found: Iterable[tuple[EventRow, ...]]) -> list[tuple[tuple[EventRow, ...], int]]:
+def unlike(incidents: Iterable[tuple[EventRow, ...]]) -> list[tuple[tuple[EventRow, ...], int]]:
     """The first of each group of incidents with the same roles and cause, with the size of the group."""
     kinds: dict[tuple[str, str], list[tuple[EventRow, ...]]] = {}
-    for incident in found:
+    for incident in incidents:
         kinds.setdefault((roles_words(incident), cause(main_stall(incident))), []).append(incident)
     return [(alike[0], len(alike)) for alike in kinds.values()]
 

@@ -42,16 +42,16 @@ class Ghost:
 
     def ahead(self, at_ns: int) -> Series:
         """The base's curve after this point, at the pace of the series so far."""
-        found = Series()
+        curve = Series()
         base_s, worked_s = base_place(self._base, self._series, at_ns), self._series.worked_s(at_ns)
         active = self._base.active.get(self._kind)
         if not base_s or not worked_s or active is None:
-            return found
+            return curve
         slower = worked_s / base_s
         for place in range(bisect_right(active.until, base_s * SECOND_NS), len(active.until)):
             until = at_ns + round((active.until[place] - base_s * SECOND_NS) * slower)
-            found.add(until, round(active.length[place] * slower), active.value[place])
-        return found
+            curve.add(until, round(active.length[place] * slower), active.value[place])
+        return curve
 
     def _between(self, from_s: float, until_s: float) -> float | None:
         """The base's rate over a part of its active time; at a single point, its rate there."""

@@ -81,10 +81,10 @@ class InterleavedStep:
     def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
         """The incidents of which a stall lasts, by side."""
         return [
-            (side, found)
+            (side, incident)
             for side in self.sides
-            for found in incidents_of(side.stalls)
-            if any(lasts(stall, self.at_ns) for stall in found)
+            for incident in incidents_of(side.stalls)
+            if any(lasts(stall, self.at_ns) for stall in incident)
         ]
 
 
@@ -104,8 +104,12 @@ class InterleavedSteps:
         """Attempts of the same repeat and engine start as `one`, including it; in the order of their subjects."""
         if not self._manifest.sliced or one.cell not in self._cells:
             return [one]
-        found = {each.cell: each for each in known if each.session_id == one.session_id and self._is_pair(each, one)}
-        return sorted(found.values(), key=self._place)
+        by_cell = {
+            attempt.cell: attempt
+            for attempt in known
+            if attempt.session_id == one.session_id and self._is_pair(attempt, one)
+        }
+        return sorted(by_cell.values(), key=self._place)
 
     def sliced(self, steps: AttemptSteps) -> AttemptSteps:
         """The same steps, with their recorded slices read, if they are sliced; else empty."""
@@ -122,13 +126,17 @@ class InterleavedSteps:
         return steps if slices.blocks else ()
 
     def at(
-        self, steps: AttemptSteps, found: Sequence[tuple[StepSeries, Sequence[EventRow]]], chosen: Attempt, at_ns: int
+        self,
+        steps: AttemptSteps,
+        stalls_of: Sequence[tuple[StepSeries, Sequence[EventRow]]],
+        chosen: Attempt,
+        at_ns: int,
     ) -> InterleavedStep | None:
         if not steps:
             return None
         slices = self._slices[_key(steps)]
         blocks = slices.blocks_at(at_ns)
-        of_each = [series.mean_rate(at_ns) for series, _ in found]
+        of_each = [series.mean_rate(at_ns) for series, _ in stalls_of]
         sides = [
             Side(
                 self._cells[attempt.cell],
@@ -139,13 +147,13 @@ class InterleavedSteps:
                 _so_far(slices, place, blocks, of_each) if place and blocks else None,
                 tuple(stalls),
             )
-            for place, ((attempt, _), (series, stalls)) in enumerate(zip(steps, found, strict=True))
+            for place, ((attempt, _), (series, stalls)) in enumerate(zip(steps, stalls_of, strict=True))
         ]
         place = [attempt.id for attempt, _ in steps].index(chosen.id)
         return InterleavedStep(tuple(sides), place, slices.planned_s, blocks, slices, at_ns)
 
     def _is_pair(self, one: Attempt, other: Attempt) -> bool:
-        cells = [self._cells.get(each.cell) for each in (one, other)]
+        cells = [self._cells.get(attempt.cell) for attempt in (one, other)]
         return all(cells) and len({cell.repeat for cell in cells if cell is not None}) == 1
 
     def _place(self, attempt: Attempt) -> int:

@@ -68,7 +68,7 @@ def role_means(totals: StepTotals, roles: Iterable[RoleRow], counted: str) -> tu
     ops = sum(progress(name, role) for name, role in totals.roles.items() if role_kind(name) == counted)
     return tuple(
         _role_mean(name, role, pids.get(name), totals.seconds, ops)
-        for name, role in sorted(totals.roles.items(), key=lambda each: role_place(each[0]))
+        for name, role in sorted(totals.roles.items(), key=lambda item: role_place(item[0]))
     )
 
 
@@ -99,14 +99,14 @@ def machine_over(totals: StepTotals, last: Samples) -> Samples:
     """Server and machine over a step; states (`_now`) are the last ones."""
     worked_ns = round(totals.seconds * SECOND_NS)
     wall_ns = round((totals.wall_seconds or totals.seconds) * SECOND_NS)
-    found: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    latest: dict[str, tuple[int, Mapping[str, Any]]] = {}
     if totals.server_cpu_ns is not None:
         counted = {"cpu_ns": totals.server_cpu_ns, "runq_ns": totals.server_runq_ns}
-        found["server"] = (worked_ns, _now(last, "server") | counted)
+        latest["server"] = (worked_ns, _now(last, "server") | counted)
     for source, counters in (("host", totals.host), ("device", totals.device)):
         if counters:
-            found[source] = (wall_ns, counters | _now(last, source))
-    return found
+            latest[source] = (wall_ns, counters | _now(last, source))
+    return latest
 
 
 def _now(last: Samples, source: str) -> dict[str, Any]:

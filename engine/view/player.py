@@ -145,7 +145,7 @@ class Player:
         if self._played is not None:
             at_ns = self.position_ns
             with legible(self.run):
-                self._play(next(each for each in self._interleaved_with(self._played) if each.cell == cell.id))
+                self._play(next(attempt for attempt in self._interleaved_with(self._played) if attempt.cell == cell.id))
             self.seek(at_ns)
 
     # Live
@@ -172,7 +172,7 @@ class Player:
             at_ns = now_ns if running else attempt.ended_ns or attempt.started_ns
             doing = waiting(self.reader, "starting the server", attempt, attempt.started_ns) if running else view.doing
             return replace(view, doing=doing, at_ns=at_ns, wall_ns=self._wall(attempt, at_ns))
-        self._series = {each.id: self._series_of(each) for each in (step, *(side for _, side in sides))}
+        self._series = {row.id: self._series_of(row) for row in (step, *(side for _, side in sides))}
         series = self._series[step.id]
         step = series.step
         if running and attempt.state == "running" and step.state == "running":
@@ -181,7 +181,7 @@ class Player:
             doing = waiting(self.reader, f"after {step.name}", attempt, step.ended_ns or step.started_ns)
             view = replace(view, doing=doing)
         together = [self._series[side.id] for _, side in sides] or [series]  # interleaved servers end one after another
-        ended_ns = max(each.step.ended_ns or each.newest_ns for each in together)
+        ended_ns = max(series.step.ended_ns or series.newest_ns for series in together)
         return self._at(view, attempt, series, ended_ns, sides)
 
     def _with_left(self, view: ViewState) -> ViewState:
@@ -204,17 +204,17 @@ class Player:
     def _under_way(self, newest: Attempt) -> tuple[Attempt, StepRow | None, AttemptSteps]:
         """The attempt and step to show of the cells that run, or ran last; and the interleaved steps."""
         attempts = self._interleaved_with(newest)
-        begun = [(each, step) for each in attempts if (step := self.reader.latest_step(each.id)) is not None]
+        begun = [(attempt, step) for attempt in attempts if (step := self.reader.latest_step(attempt.id)) is not None]
         starting = newest.state == "running" and newest.id not in {attempt.id for attempt, _ in begun}
         if not begun or starting:
             return newest, None, ()
         attempt, step = max(
-            begun, key=lambda each: (each[1].state == "running", each[1].ended_ns or each[1].started_ns)
+            begun, key=lambda side: (side[1].state == "running", side[1].ended_ns or side[1].started_ns)
         )
-        sides = self._interleaved.sliced([each for each in begun if each[1].name == step.name])
-        going = [each for each in sides if each[0].state != "failed"]
+        sides = self._interleaved.sliced([side for side in begun if side[1].name == step.name])
+        going = [side for side in sides if side[0].state != "failed"]
         if going:
-            wanted = [each for each in going if self._cells[each[0].cell].subject == self._wanted]
+            wanted = [side for side in going if self._cells[side[0].cell].subject == self._wanted]
             attempt, step = (wanted or going[1:] or going)[0]
         return attempt, step, sides
 
@@ -226,7 +226,7 @@ class Player:
 
     def _start(self) -> int:
         """The start of the engine that runs."""
-        return max((each.session_id for each in self._attempts.values()), default=0)
+        return max((attempt.session_id for attempt in self._attempts.values()), default=0)
 
     def _finished(self) -> set[str]:
         return outcome.finished(self.manifest, list(self._attempts.values()))
@@ -235,11 +235,11 @@ class Player:
 
     def _open(self, cell: str, step: str | None) -> None:
         self._read_attempts()
-        found = [attempt for attempt in self._attempts.values() if attempt.cell == cell]
-        found = [attempt for attempt in found if attempt.state == "finished"] or found
-        if not found:
+        attempts = [attempt for attempt in self._attempts.values() if attempt.cell == cell]
+        attempts = [attempt for attempt in attempts if attempt.state == "finished"] or attempts
+        if not attempts:
             raise UserError(f"{self.run.name}: cell {cell} has not been run")
-        self._play(found[-1])
+        self._play(attempts[-1])
         if not self._steps:
             raise UserError(f"{self.run.name}: cell {cell} has no step")
         named = [known for known in self._steps if known.name == step]
@@ -282,8 +282,8 @@ class Player:
             stalls = [stall for step in self._steps for stall in self.reader.events(step.id, kinds=("stall",))]
         ends: dict[int | None, int] = {step.id: step.ended_ns or self._end_ns() for step in self._steps}
         incidents = incidents_of(stalls)
-        found = list(zip(incidents, landings_ns(incidents, ends), strict=True))
-        incident, lands_ns = incident_beside(found, self.position_ns, by, self._chosen_ns) or ((), 0)
+        incidents_at = list(zip(incidents, landings_ns(incidents, ends), strict=True))
+        incident, lands_ns = incident_beside(incidents_at, self.position_ns, by, self._chosen_ns) or ((), 0)
         if not incident:
             return None
         self.seek(lands_ns)
@@ -299,7 +299,7 @@ class Player:
         step = [step for step in self._steps if step.started_ns <= at_ns][-1]
         attempts = self._interleaved_with(attempt)
         sides = self._interleaved.sliced(
-            [(each, one) for each in attempts for one in self._recorded(each.id) if one.name == step.name]
+            [(attempt, one) for attempt in attempts for one in self._recorded(attempt.id) if one.name == step.name]
         )
         view = replace(
             self._blank("replay"), cell=self._cells.get(attempt.cell), speed=self.speed, playing=self.playing
@@ -378,7 +378,7 @@ class Player:
         before = self._bases.relatives(bases, series, kind, earlier_ns) if compared else []
         fraction = fraction_of(series, kind, until_ns, counted_s)  # as of the last tick, so that it never goes back
         elapsed_s = (newest_ns - step.started_ns) / 1e9
-        found = [self._stalls(view, each, at_ns) for _, each in sides]
+        stalls_of = [self._stalls(view, side, at_ns) for _, side in sides]
         under_way = view.state == "running" and step.state == "running"
         goes_on = under_way or view.state == "replay"
         known_s = (min(until_ns, newest_ns + LATE_NS) - step.started_ns) / 1e9  # no work is done in a longer silence
@@ -411,7 +411,7 @@ class Player:
             frames=tuple(self.reader.probe_frames(step.id, until_ns - FRAME_NS, until_ns)),
             stalls=stalls,
             events=tuple(events),
-            interleaved=self._interleaved.at(sides, found, attempt, at_ns),
+            interleaved=self._interleaved.at(sides, stalls_of, attempt, at_ns),
         )
 
     def _events(self, view: ViewState, series: StepSeries, at_ns: int) -> list[EventRow]:

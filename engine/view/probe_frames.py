@@ -97,13 +97,13 @@ def _frames(reader: JournalReader, wanted: Wanted, until_ns: int) -> tuple[list[
     assert wanted.step is not None
     if wanted.probe == SAMPLED:
         return _sampled(reader, wanted.step.id, wanted.role, wanted.after_ns, until_ns), set()
-    found: list[ProbeFrame] = []
+    selected: list[ProbeFrame] = []
     roles: set[tuple[str, str]] = set()
     for after_ns in range(wanted.after_ns, until_ns, READ_NS):
         frames = reader.probe_frames(wanted.step.id, after_ns, min(until_ns, after_ns + READ_NS))
         roles.update((frame.probe, frame.role) for frame in frames)
-        found += [frame for frame in frames if frame.probe == wanted.probe and frame.role == wanted.role]
-    return found, roles
+        selected += [frame for frame in frames if frame.probe == wanted.probe and frame.role == wanted.role]
+    return selected, roles
 
 
 def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[Place, ...]:

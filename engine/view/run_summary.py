@@ -134,11 +134,12 @@ def _stamp(folder: Path) -> tuple[int, ...]:
     """A value that changes when anything is written to a run."""
     stamp: list[int] = []
     for name in WATCHED:
-        found = (0, 0)
+        file_stamp = (0, 0)
         with suppress(OSError):
             status = (folder / name).stat()
-            found = (status.st_mtime_ns, status.st_size) if status.st_size else found  # a reader creates an empty log
-        stamp += found
+            if status.st_size:  # a reader creates an empty log
+                file_stamp = (status.st_mtime_ns, status.st_size)
+        stamp += file_stamp
     return tuple(stamp)
 
 
@@ -165,7 +166,7 @@ def read_run(folder: Path) -> RunSummary:
     reasons = [attempt.reason or "" for attempt in attempts if attempt.cell in failed]
     # Step by step: the clocks of two engine starts are unrelated.
     by_step = _by_step(events)
-    spans = [span for found in by_step.values() for span in _stalls(found)]
+    spans = [span for stalls in by_step.values() for span in _stalls(stalls)]
     return replace(
         run,
         state="running" if is_locked(folder) else ended,
@@ -173,7 +174,7 @@ def read_run(folder: Path) -> RunSummary:
         planned=max(len(wanted), len(finished)),
         repeats=outcome.repeats(manifest, decisions),
         failed=len(failed),
-        stalls=sum(len(incidents_of(found)) for found in by_step.values()),
+        stalls=sum(len(incidents_of(stalls)) for stalls in by_step.values()),
         stalled_s=seconds_of(spans),
         trouble=reasons[-1] if reasons else "",
     )
@@ -215,7 +216,7 @@ def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
             sessions = {session.id: session for session in reader.sessions()}
             by_step = _by_step(reader.events())
             several = len({cell.subject.config for cell in cells.values()}) > 1
-            found: list[CellStep] = []
+            rows: list[CellStep] = []
             chosen = outcome.chosen(reader.manifest, reader.attempts(origins=False)).values()
             for attempt in sorted(chosen, key=lambda attempt: (attempt.session_id, attempt.started_ns)):
                 cell, session = cells.get(attempt.cell), sessions.get(attempt.session_id)
@@ -223,10 +224,10 @@ def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
                     base = _of_cell(run, cell, attempt, session, several)
                     between = [event for event in by_step.get(None, ()) if event.attempt_id == attempt.id]
                     steps = [_of_step(base, step, session, by_step, between) for step in reader.steps(attempt.id)]
-                    found += [step for step in steps if step.step != "pause"] or [base]
+                    rows += [step for step in steps if step.step != "pause"] or [base]
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return ()
-    return tuple(found)
+    return tuple(rows)
 
 
 def _of_cell(run: RunSummary, cell: Cell, attempt: Attempt, session: EngineStart, several: bool) -> CellStep:
@@ -287,10 +288,10 @@ def _of_step(
 
 
 def _by_step(events: Iterable[EventRow]) -> dict[int | None, list[EventRow]]:
-    found: dict[int | None, list[EventRow]] = {}
+    by_step: dict[int | None, list[EventRow]] = {}
     for event in events:
-        found.setdefault(event.step_id, []).append(event)
-    return found
+        by_step.setdefault(event.step_id, []).append(event)
+    return by_step
 
 
 def _stalls(events: Iterable[EventRow]) -> Spans:

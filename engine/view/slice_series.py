@@ -98,13 +98,13 @@ class SliceSeries:
 
     def catch_up(self) -> None:
         """Read new blocks, and those that were incomplete."""
-        found = [
+        rows_of = [
             {block: list(rows) for block, rows in groupby(self._reader.slices(step, self._block), attrgetter("block"))}
             for step in self._steps
         ]
-        whole = (block for block in found[0] if all(len(rows.get(block, ())) == TURNS for rows in found))
-        for block in sorted(whole):
-            for lane, rows in zip(self.lanes, found, strict=True):
+        complete = (block for block in rows_of[0] if all(len(rows.get(block, ())) == TURNS for rows in rows_of))
+        for block in sorted(complete):
+            for lane, rows in zip(self.lanes, rows_of, strict=True):
                 lane.take(rows[block], in_rows=self._in_rows)
             self._ended.append(max(lane.opened[-1] + lane.length[-1] for lane in self.lanes))
             self._block = block
@@ -147,12 +147,12 @@ class SliceSeries:
             for lane in (self.lanes[0], self.lanes[side])
         )
         try:
-            found = log_ratio((base[0], base[1]), (other[0], other[1]))
+            ratio = log_ratio((base[0], base[1]), (other[0], other[1]))
         except ValueError:
             return None
-        half = half_width_at_every_moment(found, self._planned_blocks / size)
-        low, high = (None, None) if half is None else (ratio_of(found.theta - half), ratio_of(found.theta + half))
-        return SoFar(ratio_of(found.theta), low, high, blocks)
+        half = half_width_at_every_moment(ratio, self._planned_blocks / size)
+        low, high = (None, None) if half is None else (ratio_of(ratio.theta - half), ratio_of(ratio.theta + half))
+        return SoFar(ratio_of(ratio.theta), low, high, blocks)
 
     def _draw(self, side: int) -> None:
         """Add points to a line once they are long enough."""

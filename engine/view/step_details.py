@@ -108,11 +108,11 @@ class StepDetails:
         for role, t_ns, dt_ns, counts in self._reader.services(self._step, self._services_ns):
             self._services_ns = t_ns
             if role in roles:
-                found: dict[Sort, float] = {}
+                times: dict[Sort, float] = {}
                 for bucket, count in counts.items():
                     key = band(bucket)
-                    found[key] = found.get(key, 0) + count
-                self.services.setdefault(roles[role].kind, Weighed()).add(active(t_ns)[0], dt_ns, found)
+                    times[key] = times.get(key, 0) + count
+                self.services.setdefault(roles[role].kind, Weighed()).add(active(t_ns)[0], dt_ns, times)
 
     def read_waits(self, roles: Mapping[int, RoleRow], active: Callable[[int], tuple[int, float]]) -> None:
         looks = self._reader.wait_seconds(self._step, self._waits_ns)

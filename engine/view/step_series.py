@@ -199,7 +199,7 @@ class StepSeries:
         for kind in {self.roles[count.role_id].kind for count in self._last}:
             for series in (self.rates, self.slowest, self.active, self._done):
                 series[kind].drop()
-        before, now = ({count.role_id: count for count in each} for each in (self._last, self._short))
+        before, now = ({count.role_id: count for count in counts} for counts in (self._last, self._short))
         together = [_added(before[role], now[role]) for role in before.keys() & now.keys()]
         alone = [(before | now)[role]._replace(t_ns=self._short[0].t_ns) for role in before.keys() ^ now.keys()]
         self._joined = True

@@ -124,12 +124,12 @@ class ViewState:
 
     @property
     def incidents_now(self) -> list[tuple[EventRow, ...]]:
-        return [found for found in self.incidents if any(lasts(stall, self.at_ns) for stall in found)]
+        return [incident for incident in self.incidents if any(lasts(stall, self.at_ns) for stall in incident)]
 
     @property
     def unit(self) -> str:
-        own = self.step.primary_metric if self.step else None
-        return UNITS.get(self.primary_role) or (own.unit if own else "ops/s")
+        primary = self.step.primary_metric if self.step else None
+        return UNITS.get(self.primary_role) or (primary.unit if primary else "ops/s")
 
 
 def role_lines(

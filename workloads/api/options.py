@@ -87,16 +87,16 @@ class Option:
         """Parse a value; None for an empty text. Raises ValueError."""
         one = self._figure if self.kind in ("int", "float") else str
         parts = comma_list(text) if self.many else [text]
-        found = [one(part) for part in parts if part]
-        return (found if self.many else found[0]) if found else None
+        items = [one(part) for part in parts if part]
+        return (items if self.many else items[0]) if items else None
 
     def _figure(self, text: str) -> int | float:
-        found = figure(text, self.unit)
+        value = figure(text, self.unit)
         if self.kind == "float":
-            return float(found)
-        if found.denominator != 1:
+            return float(value)
+        if value.denominator != 1:
             raise ValueError(f"'{text}' is not a whole number")
-        return int(found)
+        return int(value)
 
     def refusal(self, value: Any) -> str:
         """The error for a number out of bounds, with the valid ones; empty for a valid number."""
@@ -150,9 +150,9 @@ PresetName = Annotated[
 @cache
 def options_of(cls: type[msgspec.Struct]) -> tuple[Option, ...]:
     """The fields of an options class in order; those without `about` are left out."""
-    found = inspect.type_info(cls)
-    assert isinstance(found, inspect.StructType)
-    return tuple(_option(field) for field in found.fields if isinstance(field.type, inspect.Metadata))
+    struct = inspect.type_info(cls)
+    assert isinstance(struct, inspect.StructType)
+    return tuple(_option(field) for field in struct.fields if isinstance(field.type, inspect.Metadata))
 
 
 def given(options: msgspec.Struct, also: Collection[str] = ()) -> dict[str, Any]:

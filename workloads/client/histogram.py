@@ -69,12 +69,12 @@ def quantiles_us(histogram: Mapping[int, int], ascending: Sequence[float]) -> li
     """Several quantiles, ascending, in one pass: see `quantile_us`."""
     total, seen = sum(histogram.values()), 0
     wanted = [max(1, -(-int(q * total * 1_000_000) // 1_000_000)) for q in ascending]
-    found: list[int | None] = []
+    quantiles: list[int | None] = []
     for bucket in sorted(histogram):
         seen += histogram[bucket]
-        while len(found) < len(wanted) and seen >= wanted[len(found)]:
-            found.append(bounds(bucket)[1])
-    return found + [None] * (len(wanted) - len(found))
+        while len(quantiles) < len(wanted) and seen >= wanted[len(quantiles)]:
+            quantiles.append(bounds(bucket)[1])
+    return quantiles + [None] * (len(wanted) - len(quantiles))
 
 
 def point_us(histogram: Mapping[int, int], q: float) -> float | None:

@@ -88,8 +88,8 @@ class InsertGate:
         if not self._ready():
             self._wait()
         ring = self._ring + 3 * (number % RING_ROUNDS)
-        made = self._maker.rounds_made > number
-        intended_ns = self._words[ring + 1] if made else self._maker.intended_ns
+        ready = self._maker.rounds_made > number
+        intended_ns = self._words[ring + 1] if ready else self._maker.intended_ns
         self._words[self._started] = self._round = number + 1
         self._make()
         if self._partner is not None:
@@ -113,17 +113,17 @@ class InsertGate:
     def _make(self) -> None:
         words, maker = self._words, self._maker
         deletes_started = 0 if self._partner is None else words[self._partner + Word.ROUNDS_STARTED]
-        while (made := maker.make(self._round, deletes_started, active(self._page))) is not None:
-            ring = self._ring + 3 * (made.number % RING_ROUNDS)
-            words[ring], words[ring + 1], words[ring + 2] = made.go_ns, made.intended_ns, made.low_key
-            words[self._made] = made.number + 1
+        while (round_made := maker.make(self._round, deletes_started, active(self._page))) is not None:
+            ring = self._ring + 3 * (round_made.number % RING_ROUNDS)
+            words[ring], words[ring + 1], words[ring + 2] = round_made.go_ns, round_made.intended_ns, round_made.low_key
+            words[self._made] = round_made.number + 1
         if self._partner is not None and 0 < self._round <= maker.rounds_made:
             # Also if the round's lookup ended later: point queries would search for deleted keys until the next one.
             words[self._low_key] = words[self._ring + 3 * ((self._round - 1) % RING_ROUNDS) + 2]
-        if maker.lookup_due and self._lookup is not None and (found := self._lookup.poll()) is not None:
-            maker.looked_up(found[0])
+        if maker.lookup_due and self._lookup is not None and (low := self._lookup.poll()) is not None:
+            maker.looked_up(low[0])
             words[self._base + Word.MIN_LOOKUPS] += 1
-            words[self._base + Word.MIN_LOOKUP_NS] += found[1]
+            words[self._base + Word.MIN_LOOKUP_NS] += low[1]
             self._make()
             if self._partner is not None:
                 os.eventfd_write(self._partners.wake_delete, 1)

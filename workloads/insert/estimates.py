@@ -34,13 +34,13 @@ def expected_bytes(steps: Iterable[Step], clients: int, max_wal_bytes: int) -> i
     Rows that a step inserts without deleting stay; with as many deletes, the table grows only by what vacuum cannot
     reclaim in time. WAL covers the rows, but no more than the server keeps.
     """
-    live = replaced = made = 0
+    live = replaced = written = 0
     for step in steps:
         rows = step.rows * clients
         live += 0 if step.deletes else rows
         replaced += rows if step.deletes else 0
-        made += rows * (ROW_WAL_LOADED_BYTES if step.kind in ("load", "index") else ROW_WAL_WRITTEN_BYTES)
-        made += step.rows_indexed * clients * (step.builds - 1) * ROW_WAL_INDEXED_BYTES
+        written += rows * (ROW_WAL_LOADED_BYTES if step.kind in ("load", "index") else ROW_WAL_WRITTEN_BYTES)
+        written += step.rows_indexed * clients * (step.builds - 1) * ROW_WAL_INDEXED_BYTES
     grown = min(live, replaced) * (ROW_WRITTEN_BYTES - ROW_LOADED_BYTES)
     data = live * ROW_LOADED_BYTES + grown
-    return int((CLUSTER_BYTES + data + min(made, max_wal_bytes)) * SLACK)
+    return int((CLUSTER_BYTES + data + min(written, max_wal_bytes)) * SLACK)

@@ -48,15 +48,15 @@ def main() -> int:
             os.eventfd_write(wake_fd, 1)
 
     code = run(Team("ib", roles, page, spec.dsn, work, ended), parent_pid)
-    if told := reported(report_fd):
-        sys.stdout.buffer.write(msgspec.json.encode({"timing": {"times_s": times_of_all(told)}}))
+    if times := reported(report_fd):
+        sys.stdout.buffer.write(msgspec.json.encode({"timing": {"times_s": times_of_all(times)}}))
     return code
 
 
-def times_of_all(told: bytes) -> list[float]:
+def times_of_all(lines: bytes) -> list[float]:
     """The time of each repetition, as the mean of the clients: each line has one client's times."""
-    clients = [msgspec.json.decode(line, type=list[float]) for line in told.splitlines()]
-    return [fmean(each) for each in zip(*clients, strict=True)]
+    clients = [msgspec.json.decode(line, type=list[float]) for line in lines.splitlines()]
+    return [fmean(client_times) for client_times in zip(*clients, strict=True)]
 
 
 def partners_of(roles: tuple[Role, ...], drains: bool) -> dict[int, Partners]:

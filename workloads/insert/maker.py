@@ -73,12 +73,12 @@ class Maker:
             if number >= deletes_started + QUEUE_ROUNDS:
                 return None
         low = self._low or 0
-        made = Round(number, self.go_ns, self.intended_ns, low)
+        round_made = Round(number, self.go_ns, self.intended_ns, low)
         self._low = low + self._rows
         self.rounds_made = number + 1
         if self._limiter is not None:
             self.go_ns, self.intended_ns = self._limiter.after(number, max(self.go_ns, now_ns))
-        return made
+        return round_made
 
     def looked_up(self, low_key: int) -> None:
         self._low = low_key

@@ -197,7 +197,7 @@ def delete(context: RoleContext) -> None:
     per_statement, rounds = context.rows_per_statement, context.rounds
     template = ddl.delete_template(context.options.effective_delete_form, context.table, per_statement).encode()
     maker = page.slot(partners.insert_slot)
-    made, ring, maker_state = maker + Word.ROUNDS_MADE, maker + RING_OFFSET, maker + Word.STATE
+    rounds_made, ring, maker_state = maker + Word.ROUNDS_MADE, maker + RING_OFFSET, maker + Word.STATE
     base = page.slot(context.slot)
     in_flight, started, short = base + Word.IN_FLIGHT_NS, base + Word.ROUNDS_STARTED, base + Word.SHORT_DELETES
     context.ready()
@@ -205,17 +205,17 @@ def delete(context: RoleContext) -> None:
     send = context.connection.exec_
 
     def made_or_ended(number: int) -> bool:
-        return words[made] > number or words[maker_state] >= State.DONE
+        return words[rounds_made] > number or words[maker_state] >= State.DONE
 
     for number in range(rounds):
         check_stop(page)
         if not partners.drains and words[maker_state] >= State.DONE:
             return
-        if words[made] <= number:
+        if words[rounds_made] <= number:
             began_ns = active(page)
             wait_for(page, partial(made_or_ended, number), partners.wake_delete)
             context.set(Word.COUPLED_NS, page.word(context.slot, Word.COUPLED_NS) + active(page) - began_ns)
-            if words[made] <= number:
+            if words[rounds_made] <= number:
                 check_stop(page)  # the other stream may have ended because of STOP
                 return
         entry = ring + 3 * (number % RING_ROUNDS)

@@ -52,11 +52,11 @@ class InsertBenchmark:
 
     def plan(self, options: Options) -> Plan:
         named = preset(options.preset) if options.preset else None
-        own = named.steps if named else ()
-        if own:
+        preset_steps = named.steps if named else ()
+        if preset_steps:
             if options.scale or options.rows or options.steps:
                 raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
-            scale, steps = str(options.preset), tuple(msgspec.convert(dict(step), Step) for step in own)
+            scale, steps = str(options.preset), tuple(msgspec.convert(dict(step), Step) for step in preset_steps)
         else:
             if options.scale is not None and options.rows is not None and options.preset is None:
                 raise ValueError("--scale and --rows exclude each other: a scale is a named number of rows")
@@ -118,8 +118,8 @@ class InsertBenchmark:
         return maintenance(recorded(record), _own(step.record), server_major)
 
     def launch(self, record: Record, step: AnyStep, place: Place) -> Launch:
-        options, own = recorded(record), _own(step.record)
-        spec = StepSpec(place.page_fd, place.dsn, own, options, place.seed, place.repeat, place.checkpoint)
+        options, insert_step = recorded(record), _own(step.record)
+        spec = StepSpec(place.page_fd, place.dsn, insert_step, options, place.seed, place.repeat, place.checkpoint)
         return Launch((sys.executable, "-m", "workloads.insert.launch"), msgspec.json.encode(spec).decode())
 
     def relations(self, record: Record, role: Role) -> frozenset[str]:
@@ -157,10 +157,10 @@ class InsertBenchmark:
             for sizes in [of_generation[generation]]
         )
         notes = [f"{name}: {' '.join(form.steps)}" for name, form in GENERATIONS.items()]
-        own: dict[str, list[str]] = {}
+        by_steps: dict[str, list[str]] = {}
         for (scale, generation), note in OWN_SIZES.items():
-            own.setdefault(f"{scale}: {note}", []).append(generation)
-        notes += [f"{', '.join(names)} {note}" for note, names in own.items()]
+            by_steps.setdefault(f"{scale}: {note}", []).append(generation)
+        notes += [f"{', '.join(names)} {note}" for note, names in by_steps.items()]
         columns = ("workload", "generation", "scale", "rows", "rows_written", "query_seconds")
         names = dict.fromkeys(step for form in GENERATIONS.values() for step in form.steps)
         return Listing(rows, columns, tuple(notes), {name: describe(name) for name in names})

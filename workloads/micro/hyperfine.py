@@ -43,17 +43,17 @@ class Measured:
 
     def without(self, empty: Measured) -> Measured:
         """Subtract the program's time to do nothing, as hyperfine does with the start of a shell."""
-        own = (getattr(self, name) - getattr(empty, name) for name in ("wall_s", "user_s", "system_s"))
-        wall_s, user_s, system_s = (max(0.0, seconds) for seconds in own)
+        times = (getattr(self, name) - getattr(empty, name) for name in ("wall_s", "user_s", "system_s"))
+        wall_s, user_s, system_s = (max(0.0, seconds) for seconds in times)
         return replace(self, wall_s=wall_s, user_s=user_s, system_s=system_s)
 
 
 def version(words: str) -> tuple[int, ...]:
     """Parse the output of --version. Raises ValueError for another program's."""
-    told = re.match(r"hyperfine (\d+)\.(\d+)", words)
-    if told is None:
+    match = re.match(r"hyperfine (\d+)\.(\d+)", words)
+    if match is None:
         raise ValueError(f"'{words}' is not the version of a hyperfine")
-    return int(told.group(1)), int(told.group(2))
+    return int(match.group(1)), int(match.group(2))
 
 
 def command(program: str, timed: Sequence[str], result: str) -> list[str]:
@@ -117,9 +117,9 @@ def call(
 def parse(text: bytes) -> Measured:
     """Parse the result of one run. Raises Failed for anything else."""
     try:
-        found = msgspec.json.decode(text, type=dict[str, Any])
-        (one,) = found["results"]
-        if "schema_version" in found:  # 2.0 and later: a measurement for each run
+        record = msgspec.json.decode(text, type=dict[str, Any])
+        (one,) = record["results"]
+        if "schema_version" in record:  # 2.0 and later: a measurement for each run
             (measurement,) = one["measurements"]
             wall_s, user_s, system_s = (
                 float(measurement[f"time_{name}"]["value"]) for name in ("wall_clock", "user", "system")
@@ -132,11 +132,11 @@ def parse(text: bytes) -> Measured:
             memory_bytes = int(one["memory_usage_byte"][0]) if "memory_usage_byte" in one else None
     except (LookupError, TypeError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise Failed(f"the result of hyperfine cannot be read: {type(error).__name__}: {error}") from None
-    return Measured(wall_s, user_s, system_s, memory_bytes, found)
+    return Measured(wall_s, user_s, system_s, memory_bytes, record)
 
 
 def _last(words: bytes, code: int) -> str:
     """The last line of a failed program; hyperfine's own only if the program printed nothing."""
     lines = [line.strip() for line in words.decode(errors="replace").splitlines() if line.strip()]
-    own = [line for line in lines if not OWN_WORDS.match(line)]
-    return (own or lines or [f"exit code {code}"])[-1]
+    messages = [line for line in lines if not OWN_WORDS.match(line)]
+    return (messages or lines or [f"exit code {code}"])[-1]

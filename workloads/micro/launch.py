@@ -74,31 +74,31 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
             return _cut(spec, page, check, [first, *tasks])
         for task in chain((first,), tasks):
             page.set_word(0, Word.IN_FLIGHT_NS, clock())
-            found = timed(task.command, task)
+            result = timed(task.command, task)
             ended_ns = clock()
             if task.sql:
-                found = found.without(empty)
-            record(ended_ns - round(found.wall_s * 1e9), ended_ns, 1, 0)
+                result = result.without(empty)
+            record(ended_ns - round(result.wall_s * 1e9), ended_ns, 1, 0)
             page.set_word(0, Word.IN_FLIGHT_NS, 0)
-            every.append(found)
+            every.append(result)
             work.append(task.work)
             of_servers_s += task.done()  # at once: its server would go on using CPU time
             if len(every) == runs:
                 end_alone(page, ended_ns)
-    user_s, system_s = fmean(each.user_s for each in every), fmean(each.system_s for each in every)
+    user_s, system_s = fmean(run.user_s for run in every), fmean(run.system_s for run in every)
     timing = {
         "user_s": user_s,
         "system_s": system_s,
-        "memory_bytes": max((each.memory_bytes for each in every if each.memory_bytes is not None), default=None),
+        "memory_bytes": max((run.memory_bytes for run in every if run.memory_bytes is not None), default=None),
         "floor_s": empty.wall_s,
         # The servers of initdb are its children, and included in its time.
         "server_cpu_s": (of_servers_s / runs or user_s + system_s) if spec.kit is not None else None,
-        "times_s": [each.wall_s for each in every],
+        "times_s": [run.wall_s for run in every],
     }
     return {
         "timing": timing,
-        "work": {name: fmean(each[name] for each in work) for name in work[0]},
-        "hyperfine": [each.found for each in every],
+        "work": {name: fmean(amounts[name] for amounts in work) for name in work[0]},
+        "hyperfine": [run.found for run in every],
     }
 
 

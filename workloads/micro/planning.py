@@ -47,10 +47,10 @@ def plan(session: Session, page: Page, plans: int) -> None:
         low = number * ROWS_DELETED + 1
         session.run(DELETE % {"lo": low, "hi": low + ROWS_DELETED})
         following = DELETE % {"lo": low + ROWS_DELETED, "hi": low + 2 * ROWS_DELETED}
-        told = session.run(f"EXPLAIN (SUMMARY) {following}")
-        lines = (told.get_value(row, 0) or b"" for row in range(told.ntuples))
-        found = next((match for each in lines if (match := PLANNED.search(each))), None)
-        if found is None:
+        answer = session.run(f"EXPLAIN (SUMMARY) {following}")
+        lines = (answer.get_value(row, 0) or b"" for row in range(answer.ntuples))
+        planned = next((match for line in lines if (match := PLANNED.search(line))), None)
+        if planned is None:
             raise Failed("EXPLAIN (SUMMARY) says no planning time")
         ended_ns = clock()
-        record(ended_ns - round(float(found[1]) * 1e6), ended_ns, 1, 0)
+        record(ended_ns - round(float(planned[1]) * 1e6), ended_ns, 1, 0)

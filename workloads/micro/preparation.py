@@ -66,34 +66,34 @@ def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
         yield from PREPARATIONS[task](spec, check)
         return
     for _ in range(spec.options.runs):
-        with Cluster(spec.kit, Path(spec.kit.folder) / spec.step) as own:
-            yield _initdb(own, provider, spec) if task == "initdb" else _started(own, task, spec, check)
+        with Cluster(spec.kit, Path(spec.kit.folder) / spec.step) as cluster:
+            yield _initdb(cluster, provider, spec) if task == "initdb" else _started(cluster, task, spec, check)
 
 
-def _initdb(own: Cluster, provider: str, spec: Spec) -> Prepared:
-    own.data.mkdir(mode=0o700)
-    arguments = PROVIDERS[provider] if own.kit.major >= PROVIDERS_SINCE else ()
-    command = own.initdb(*arguments, *(("--no-sync",) if spec.options.no_sync else ()))
-    return Prepared(command, [command[0], "--version"], str(own.data), dict(own.kit.environment))
+def _initdb(cluster: Cluster, provider: str, spec: Spec) -> Prepared:
+    cluster.data.mkdir(mode=0o700)
+    arguments = PROVIDERS[provider] if cluster.kit.major >= PROVIDERS_SINCE else ()
+    command = cluster.initdb(*arguments, *(("--no-sync",) if spec.options.no_sync else ()))
+    return Prepared(command, [command[0], "--version"], str(cluster.data), dict(cluster.kit.environment))
 
 
-def _started(own: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
+def _started(cluster: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
     crashed = task == "recovery"
-    own.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
-    wal_bytes = _crash(own, spec.options.recovery_wal << 20, check) if crashed else 0
+    cluster.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
+    wal_bytes = _crash(cluster, spec.options.recovery_wal << 20, check) if crashed else 0
     return Prepared(
-        own.start,
-        [own.start[0], "--version"],
-        str(own.data),
-        dict(own.kit.environment),
-        own.end,
+        cluster.start,
+        [cluster.start[0], "--version"],
+        str(cluster.data),
+        dict(cluster.kit.environment),
+        cluster.end,
         {"WAL bytes to replay": wal_bytes} if crashed else {},
     )
 
 
-def _crash(own: Cluster, wanted: int, check: Check) -> int:
+def _crash(cluster: Cluster, wanted: int, check: Check) -> int:
     """Write `wanted` bytes of WAL and kill the server; return the amount to replay."""
-    with own.server(check) as dsn, Session(dsn, check) as session:
+    with cluster.server(check) as dsn, Session(dsn, check) as session:
         session.run(
             "SET synchronous_commit = on",
             "CREATE TABLE written (id bigint PRIMARY KEY, v text)",
@@ -101,14 +101,14 @@ def _crash(own: Cluster, wanted: int, check: Check) -> int:
             "CHECKPOINT",
         )
         rows, low = max(BATCH_ROWS, wanted // ROW_WAL // BATCHES), 0
-        while (found := session.number(REDO)) < wanted:
+        while (replayable := session.number(REDO)) < wanted:
             if low * ROW_WAL > wanted:
-                raise Failed(f"{low:,} rows made {found:,} bytes of WAL only")
+                raise Failed(f"{low:,} rows made {replayable:,} bytes of WAL only")
             session.run(
                 f"INSERT INTO written SELECT i, md5(i::text) FROM generate_series({low + 1}, {low + rows}) AS i"
             )
             low += rows
-        return found
+        return replayable
 
 
 def _init(spec: Spec, check: Check) -> list[Prepared]:
@@ -175,8 +175,8 @@ def _table(session: Session, name: str, rows: int) -> None:
 
 
 def _against_cell(spec: Spec, command: list[str], empty: list[str], **more: str) -> Prepared:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return Prepared(command, empty, spec.folder, own | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return Prepared(command, empty, spec.folder, environment | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
 
 
 def _statement(spec: Spec, sql: str) -> Prepared:

@@ -143,8 +143,8 @@ def _title(options: Options, tasks: tuple[Task, ...]) -> str:
         "index": f"{options.table_rows:,} rows",
         "vacuum": f"{options.table_rows:,} rows",
     }
-    found = dict.fromkeys(amounts[task.name] for task in tasks if task.name in amounts)
-    return ", ".join(found) or f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
+    texts = dict.fromkeys(amounts[task.name] for task in tasks if task.name in amounts)
+    return ", ".join(texts) or f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
 
 
 def _programs(tasks: Iterable[Task]) -> tuple[str, ...]:

@@ -120,11 +120,11 @@ def chosen(names: Sequence[str]) -> tuple[Test, ...]:
     """The tests of these names, groups or families, in their order; all without a name. Raises UnknownName."""
     if not names:
         return TESTS
-    found: set[str] = set()
+    selected: set[str] = set()
     for name in names:
         plain = name.strip()
         of_name = {test.name for test in TESTS if plain in (test.name, test.family, test.group, f"{test.group}s")}
         if not of_name:
             raise UnknownName("test", plain, (*GROUPS, *BY_NAME))
-        found |= of_name
-    return tuple(test for test in TESTS if test.name in found)
+        selected |= of_name
+    return tuple(test for test in TESTS if test.name in selected)

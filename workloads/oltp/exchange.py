@@ -62,20 +62,20 @@ class Exchange:
 
     def _rows(self, size: int) -> int:
         end = bytes(self._buffer[max(0, size - TAG_BYTES) : size - 6])
-        if (found := TAG.search(end)) is not None:
-            rows = int(found.group(1))
-        elif (found := COMMAND.search(end)) is not None:
+        if (tag := TAG.search(end)) is not None:
+            rows = int(tag.group(1))
+        elif (tag := COMMAND.search(end)) is not None:
             rows = 0
         else:
             raise self._error(size) or SqlError("08P01", "an answer outside the protocol")
-        self._usual, self._usual_rows = bytes(self._buffer[size - 6 - len(found.group()) : size]), rows
+        self._usual, self._usual_rows = bytes(self._buffer[size - 6 - len(tag.group()) : size]), rows
         return rows
 
     def _error(self, size: int) -> SqlError | None:
-        found = FAILED.search(self._buffer, max(0, size - KEPT_BYTES), size)
-        if found is None:
+        match = FAILED.search(self._buffer, max(0, size - KEPT_BYTES), size)
+        if match is None:
             return None
-        return SqlError(found.group(1).decode(), " ".join(found.group(2).decode(errors="replace").split()))
+        return SqlError(match.group(1).decode(), " ".join(match.group(2).decode(errors="replace").split()))
 
     def _last_words(self) -> SqlError:
         """The reason for which the server closed the connection, if it gave one before."""

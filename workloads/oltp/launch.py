@@ -27,7 +27,7 @@ def main() -> int:
     kind = spec.step["kind"]
     team = role_list(kind, spec.options)
     page = Page(spec.page_fd, len(team))
-    told, tell = os.pipe()  # a table's digest takes 33 bytes, so that no load waits for a reader
+    digests, tell = os.pipe()  # a table's digest takes 33 bytes, so that no load waits for a reader
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         context = roles.RoleContext(spec, role, page, slot, connection, gates, tell)
@@ -36,16 +36,16 @@ def main() -> int:
     code = run(Team("oltp", team, page, spec.dsn, work), parent_pid)
     os.close(tell)
     if code == 0 and kind == LOAD:
-        report = {"rows": spec.options.rows, "bytes": spec.options.rows * ROW_BYTES, "sha256": _together(told)}
+        report = {"rows": spec.options.rows, "bytes": spec.options.rows * ROW_BYTES, "sha256": _together(digests)}
         sys.stdout.buffer.write(msgspec.json.encode({"load": report}))
     return code
 
 
-def _together(told: int) -> str:
+def _together(read_fd: int) -> str:
     """One digest of all tables' rows, from theirs in order."""
-    with os.fdopen(told, "rb") as source:
-        found = source.read()
-    parts = sorted(found[first : first + roles.TOLD_BYTES] for first in range(0, len(found), roles.TOLD_BYTES))
+    with os.fdopen(read_fd, "rb") as source:
+        digest = source.read()
+    parts = sorted(digest[first : first + roles.TOLD_BYTES] for first in range(0, len(digest), roles.TOLD_BYTES))
     return hashlib.sha256(b"".join(part[1:] for part in parts)).hexdigest()
 
 

@@ -55,8 +55,8 @@ class Draw:
 def zipf(shares: NDArray[np.float64], rows: int) -> Ids:
     """Ids from uniform numbers, by the inverse of the distribution function, taken as continuous."""
     power = 1 - EXPONENT
-    found: Ids = np.minimum(((rows + 1.0) ** power * shares + (1 - shares)) ** (1 / power), rows).astype(np.int64)
-    return found
+    ids: Ids = np.minimum(((rows + 1.0) ** power * shares + (1 - shares)) ** (1 / power), rows).astype(np.int64)
+    return ids
 
 
 def name_of(place: int, table: int) -> str:

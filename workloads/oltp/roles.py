@@ -62,10 +62,10 @@ def _copy(context: RoleContext, table: int) -> bytes:
     """Copy a table's rows; return their digest."""
     connection, page = context.connection, context.page
     connection.exec_(f"COPY {TABLE}{table} (id, k, c, pad) FROM STDIN".encode())
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for block in table_rows(context.spec.seed, table, context.spec.options.rows):
         check_stop(page)
-        found.update(block)
+        digest.update(block)
         connection.put_copy_data(block)
     connection.put_copy_end()
     result = connection.get_result()
@@ -73,7 +73,7 @@ def _copy(context: RoleContext, table: int) -> bytes:
         raise error_of(connection, result) if result else SqlError("08006", "the server closed the connection")
     while connection.get_result() is not None:
         pass
-    return found.digest()
+    return digest.digest()
 
 
 def client(context: RoleContext) -> None:

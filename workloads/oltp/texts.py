@@ -23,9 +23,9 @@ def width(groups: int) -> int:
 
 def digits(generator: np.random.Generator, count: int, groups: int) -> Bytes:
     """`count` texts, a line of the matrix each: groups of random digits, joined by hyphens."""
-    found = generator.integers(ord("0"), ord("9") + 1, (count, width(groups)), dtype=np.uint8)
-    found[:, GROUP :: GROUP + 1] = ord("-")
-    return found
+    drawn = generator.integers(ord("0"), ord("9") + 1, (count, width(groups)), dtype=np.uint8)
+    drawn[:, GROUP :: GROUP + 1] = ord("-")
+    return drawn
 
 
 def decimal(values: NDArray[np.int64], places: int) -> Bytes:

@@ -47,10 +47,10 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        own = Path(self.path)
+        path = Path(self.path)
         if self.format == "directory":
-            return tuple(sorted(file for file in own.iterdir() if file.is_file()))
-        return (own, *((Path(self.rows_from),) if self.rows_from else ()))
+            return tuple(sorted(file for file in path.iterdir() if file.is_file()))
+        return (path, *((Path(self.rows_from),) if self.rows_from else ()))
 
     @property
     def archive(self) -> bool:
@@ -104,8 +104,8 @@ def of_schema(schema: str, rows_from: str | None) -> Data:
                 _check_text(file.read(HEAD_BYTES), f"{option} {path}")
         except OSError as error:
             raise ValueError(f"{option} {path}: {error.strerror}") from None
-    found = Data(path=str(files[0]), format="schema", rows_from=str(files[1]) if rows_from else "")
-    return _sized(found, "--schema")
+    data = Data(path=str(files[0]), format="schema", rows_from=str(files[1]) if rows_from else "")
+    return _sized(data, "--schema")
 
 
 def _check_text(head: bytes, what: str) -> None:
@@ -130,12 +130,12 @@ def _sized(data: Data, option: str) -> Data:
 @lru_cache(maxsize=8)
 def _digest(states: tuple[tuple[str, int, int], ...]) -> str:
     """The digest of names and contents; files that have not changed since are not read again."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path, size, _ in states:
-        whole.update(f"{Path(path).name} {size}\n".encode() if len(states) > 1 else b"")
+        digest.update(f"{Path(path).name} {size}\n".encode() if len(states) > 1 else b"")
         with os.fdopen(open_plain(Path(path), follow=True), "rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def change(data: Data) -> str:

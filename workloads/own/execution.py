@@ -53,9 +53,9 @@ class Prepared:
         return self.outcome is not None and not self.outcome.error
 
     def values(self) -> Values:
-        found = self.drawn[self.next % len(self.drawn)]
+        drawn = self.drawn[self.next % len(self.drawn)]
         self.next += 1
-        return found
+        return drawn
 
 
 def prepare(
@@ -63,31 +63,31 @@ def prepare(
     *, digested: bool,
 ) -> Prepared:  # fmt: skip
     """Prepare a statement, execute it for its first sets of values, and explain it. Raises Stopped only."""
-    made = Prepared(statement, b"pgbed_%d" % number, drawn)
+    prepared = Prepared(statement, b"pgbed_%d" % number, drawn)
     try:
         with writing(connection, statement):
-            result = connection.prepare(made.name, statement.sql.encode())
+            result = connection.prepare(prepared.name, statement.sql.encode())
             if result.status != COMMAND_OK:
                 raise error_of(connection, result)
-        _try(connection, made, most_bytes, check, digested)
-        made.explained = explain(connection, made)
+        _try(connection, prepared, most_bytes, check, digested)
+        prepared.explained = explain(connection, prepared)
     except SqlError as error:
-        made.outcome = failed(connection, statement, error)
-    return made
+        prepared.outcome = failed(connection, statement, error)
+    return prepared
 
 
 def prepare_only(connection: abc.PGconn, statement: Statement, number: int, drawn: Sequence[Values]) -> Prepared:
     """Prepare a statement and plan it once, without executing it."""
-    made = Prepared(statement, b"pgbed_%d" % number, drawn)
+    prepared = Prepared(statement, b"pgbed_%d" % number, drawn)
     try:
-        result = connection.prepare(made.name, statement.sql.encode())
+        result = connection.prepare(prepared.name, statement.sql.encode())
         if result.status != COMMAND_OK:
             raise error_of(connection, result)
-        made.explained = plan_only(connection, made)
-        made.outcome = StatementResult(statement=statement.name, values=digest(drawn[:1]))
+        prepared.explained = plan_only(connection, prepared)
+        prepared.outcome = StatementResult(statement=statement.name, values=digest(drawn[:1]))
     except SqlError as error:
-        made.outcome = failed(connection, statement, error)
-    return made
+        prepared.outcome = failed(connection, statement, error)
+    return prepared
 
 
 def failed(connection: abc.PGconn, statement: Statement, error: SqlError) -> StatementResult:
@@ -110,24 +110,24 @@ def writing(connection: abc.PGconn, statement: Statement) -> Iterator[None]:
         connection.exec_(b"ROLLBACK")
 
 
-def _try(connection: abc.PGconn, made: Prepared, most_bytes: int, check: Check, digested: bool) -> None:
+def _try(connection: abc.PGconn, prepared: Prepared, most_bytes: int, check: Check, digested: bool) -> None:
     until_s = time.monotonic() + TRIED_S
     rows = executions = total = 0
     firsts: tuple[int, int] | None = None
     for number in range(TRIED):
         check()
-        with writing(connection, made.statement):
-            found, size, hashed = fetch(connection, made.name, made.drawn[number % len(made.drawn)], most_bytes,
-                                        digested=digested)  # fmt: skip
-        made.large = made.large or size > LARGE_BYTES
-        firsts = firsts or (found, hashed)
+        with writing(connection, prepared.statement):
+            drawn = prepared.drawn[number % len(prepared.drawn)]
+            row_count, size, hashed = fetch(connection, prepared.name, drawn, most_bytes, digested=digested)
+        prepared.large = prepared.large or size > LARGE_BYTES
+        firsts = firsts or (row_count, hashed)
         if number < CHECKED:
-            rows, executions, total = rows + found, executions + 1, (total * 31 + hashed) % MODULUS
+            rows, executions, total = rows + row_count, executions + 1, (total * 31 + hashed) % MODULUS
         if time.monotonic() > until_s:
             break
-    made.outcome = StatementResult(
-        statement=made.statement.name, executions=executions, rows=rows,
-        digest=f"{total:032x}" if digested else "", values=digest(made.drawn[:CHECKED]),
+    prepared.outcome = StatementResult(
+        statement=prepared.statement.name, executions=executions, rows=rows,
+        digest=f"{total:032x}" if digested else "", values=digest(prepared.drawn[:CHECKED]),
         first_rows=firsts[0] if firsts else None, first_digest=f"{firsts[1]:032x}" if digested and firsts else "",
     )  # fmt: skip
 
@@ -166,41 +166,41 @@ def fetch(
     return rows, size, total
 
 
-def explain(connection: abc.PGconn, made: Prepared) -> StatementPlan:
+def explain(connection: abc.PGconn, prepared: Prepared) -> StatementPlan:
     """The plan that the server has chosen by now, custom or generic, with the rows that it estimated and found."""
     wal = ", WAL" if connection.server_version >= FIRST_WITH_WAL else ""
-    with writing(connection, made.statement):
+    with writing(connection, prepared.statement):
         # Timing off: it may cost more than the statement.
-        sql = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, SUMMARY ON, FORMAT JSON{wal}) {_call(connection, made)}"
-        before = _generic_plans(connection, made)
+        sql = f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, SUMMARY ON, FORMAT JSON{wal}) {_call(connection, prepared)}"
+        before = _generic_plans(connection, prepared)
         result = execute(connection, sql.encode())
-        after = _generic_plans(connection, made)
+        after = _generic_plans(connection, prepared)
     chosen = "" if before is None or after is None else "generic" if after > before else "custom"
-    return explained(made.statement, result.get_value(0, 0) or b"", chosen)
+    return explained(prepared.statement, result.get_value(0, 0) or b"", chosen)
 
 
-def _generic_plans(connection: abc.PGconn, made: Prepared) -> int | None:
+def _generic_plans(connection: abc.PGconn, prepared: Prepared) -> int | None:
     """The number of times that the server has used a generic plan; None before 14, which does not count them."""
     if connection.server_version < FIRST_WITH_GENERIC_PLANS:
         return None
     return scalar(
-        connection, b"SELECT generic_plans FROM pg_catalog.pg_prepared_statements WHERE name = '%s'" % made.name
+        connection, b"SELECT generic_plans FROM pg_catalog.pg_prepared_statements WHERE name = '%s'" % prepared.name
     )
 
 
-def plan_only(connection: abc.PGconn, made: Prepared) -> StatementPlan:
+def plan_only(connection: abc.PGconn, prepared: Prepared) -> StatementPlan:
     """The plan for the first values, always a custom one, and how long planning took; nothing is executed.
 
     Without parameters a prepared statement would be planned only once.
     """
-    what = _call(connection, made) if made.statement.parameters else made.statement.sql
+    what = _call(connection, prepared) if prepared.statement.parameters else prepared.statement.sql
     result = execute(connection, f"EXPLAIN (SUMMARY ON, FORMAT JSON) {what}".encode())
-    return explained(made.statement, result.get_value(0, 0) or b"", "custom")
+    return explained(prepared.statement, result.get_value(0, 0) or b"", "custom")
 
 
-def _call(connection: abc.PGconn, made: Prepared) -> str:
-    literals = ", ".join(_literal(connection, value) for value in made.drawn[0])
-    return f"EXECUTE {made.name.decode()}" + (f" ({literals})" if literals else "")
+def _call(connection: abc.PGconn, prepared: Prepared) -> str:
+    literals = ", ".join(_literal(connection, value) for value in prepared.drawn[0])
+    return f"EXECUTE {prepared.name.decode()}" + (f" ({literals})" if literals else "")
 
 
 def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
@@ -209,19 +209,19 @@ def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
     """
     try:
         (record,) = json.loads(text)
-        found = tree(record["Plan"])
+        root = tree(record["Plan"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SqlError("", f"its plan cannot be read: {error}") from None
     top = record["Plan"]
-    nodes = tuple(found.walk())
+    nodes = tuple(root.walk())
     # What an InitPlan returns looks like a parameter.
     if not chosen and not any(node.part == "InitPlan" for node in nodes):
         conditions = (QUOTED.sub("", condition) for node in nodes for condition in node.conditions)
         chosen = "generic" if any(PARAMETER.search(condition) for condition in conditions) else ""
     return StatementPlan(
         statement=statement.name,
-        shape=shape(found),
-        tree=found,
+        shape=shape(root),
+        tree=root,
         chosen=chosen if statement.parameters else "",
         planning_ms=record.get("Planning Time"),
         execution_ms=record.get("Execution Time"),
@@ -235,8 +235,8 @@ def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
 def report(every: Sequence[Prepared]) -> dict[str, Any]:
     """The entries of a step's report: `plans`, `results`."""
     return {
-        "plans": [msgspec.to_builtins(each.explained) for each in every if each.explained],
-        "results": [msgspec.to_builtins(each.outcome) for each in every if each.outcome],
+        "plans": [msgspec.to_builtins(prepared.explained) for prepared in every if prepared.explained],
+        "results": [msgspec.to_builtins(prepared.outcome) for prepared in every if prepared.outcome],
     }
 
 

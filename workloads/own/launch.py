@@ -44,14 +44,14 @@ def main() -> int:
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         step = Step(spec, page, slot, role, connection, gates)
-        found = step.data() if spec.step["kind"] == DATA else step.statements()
+        report = step.data() if spec.step["kind"] == DATA else step.statements()
         if slot:
-            found = {"results": [each for each in found["results"] if each["error"]]}
-        os.write(report_fd, msgspec.json.encode((slot, found)) + b"\n")
+            report = {"results": [result for result in report["results"] if result["error"]]}
+        os.write(report_fd, msgspec.json.encode((slot, report)) + b"\n")
 
     if spec.step["kind"] == DATA:
         code = run(Team("own", roles, page, spec.dsn, work), parent_pid)
-    elif not any(each.writes == "clone" for each in spec.statements):
+    elif not any(statement.writes == "clone" for statement in spec.statements):
         code = run(Team("own", roles, page, make_conninfo(spec.dsn, user=APP), work), parent_pid)
     else:
         try:
@@ -63,21 +63,21 @@ def main() -> int:
             page.words[Control.STOP] = 1
             page.set_word(0, Word.STATE, State.FAILED)
             return 1
-    if told := reported(report_fd):
-        sys.stdout.buffer.write(msgspec.json.encode(together(told)))
+    if lines := reported(report_fd):
+        sys.stdout.buffer.write(msgspec.json.encode(together(lines)))
     return code
 
 
-def together(told: bytes) -> dict[str, Any]:
+def together(lines: bytes) -> dict[str, Any]:
     """The first client's report, with what failed for others only: a client without statements does less work."""
-    reports = dict(msgspec.json.decode(line, type=tuple[int, dict[str, Any]]) for line in told.splitlines())
-    whole = reports.pop(0, {})
-    results = whole.get("results", [])
-    failed = {each["statement"]: each for report in reports.values() for each in report["results"]}
-    for each in results:
-        if each["error"]:
-            failed.pop(each["statement"], None)
-    return {**whole, "results": [*results, *failed.values()]} if failed else whole
+    reports = dict(msgspec.json.decode(line, type=tuple[int, dict[str, Any]]) for line in lines.splitlines())
+    merged = reports.pop(0, {})
+    results = merged.get("results", [])
+    failed = {result["statement"]: result for report in reports.values() for result in report["results"]}
+    for result in results:
+        if result["error"]:
+            failed.pop(result["statement"], None)
+    return {**merged, "results": [*results, *failed.values()]} if failed else merged
 
 
 def usual(times_ms: list[float]) -> float:
@@ -118,12 +118,15 @@ class Step:
         if self.spec.step["kind"] == PLANS:
             execute(self.connection, b"SET plan_cache_mode = force_custom_plan")
         every = [self._prepared(number) for number in range(len(self.spec.statements))]
-        usable = [each for each in every if each.usable]
+        usable = [prepared for prepared in every if prepared.usable]
         start_ns = self.gates.await_start(self.page, self.slot)
         record = recorder(self.page, self.slot, 1)
         if usable and self.spec.step["kind"] == PLANS:
             times = self._plan(usable, start_ns, record)
-            return {**execution.report(every), "planning": {name: usual(each) for name, each in times.items() if each}}
+            return {
+                **execution.report(every),
+                "planning": {name: usual(samples) for name, samples in times.items() if samples},
+            }
         times_s = self._execute(usable, start_ns, record) if usable else []
         # Without a statement that works on this build, the server rests as long as the others measure.
         sleep_until(self.page, start_ns + self._length_ns())
@@ -174,7 +177,7 @@ class Step:
                 check_stop(page)  # it was cancelled
                 one.outcome = execution.failed(connection, one.statement, error)
                 connection.exec_(b"ROLLBACK")
-                every = [each for each in every if each.usable]
+                every = [prepared for prepared in every if prepared.usable]
                 if not every:
                     return []
                 chosen = self._order(every)
@@ -202,7 +205,7 @@ class Step:
         """Plan all statements in turn; return the planning times of each, in ms."""
         words, page, slot = self.page.words, self.page, self.slot
         in_flight = page.slot(slot) + Word.IN_FLIGHT_NS
-        times: dict[str, list[float]] = {each.statement.name: [] for each in every}
+        times: dict[str, list[float]] = {prepared.statement.name: [] for prepared in every}
         ended_ns = 0
         while ended_ns < start_ns + self._length_ns() + words[PAUSED_NS]:
             for one in every:
@@ -210,17 +213,17 @@ class Step:
                 words[in_flight] = began_ns = clock()
                 if not words[GATE]:
                     began_ns = await_slice(page, slot)
-                found = execution.plan_only(self.connection, one)
+                plan = execution.plan_only(self.connection, one)
                 ended_ns = clock()
                 record(began_ns, ended_ns, 1, 0)
-                times[one.statement.name].append(found.planning_ms or 0.0)
+                times[one.statement.name].append(plan.planning_ms or 0.0)
         return times
 
     def _order(self, every: Sequence[Prepared]) -> list[int]:
         """The order of statements: drawn by weight, the same on every server."""
         if len(every) == 1:
             return [0]
-        weights = np.array([each.statement.weight for each in every], float)
+        weights = np.array([prepared.statement.weight for prepared in every], float)
         drawn = self._random("order").choice(len(every), 1000, p=weights / weights.sum())
         return [int(number) for number in drawn]
 

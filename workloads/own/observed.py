@@ -51,37 +51,37 @@ def statements(source: str, top: int, params: str | None) -> tuple[tuple[Stateme
     """The statements that took most time and can be run, and those in between that cannot. Raises ValueError."""
     rows = _of_csv(Path(source)) if source.endswith(".csv") else _of_server(source)
     rules = rules_of(read_file(Path(params), "--params"), params) if params else {}
-    found: list[Statement] = []
+    chosen: list[Statement] = []
     left_out: dict[str, list[tuple[str, float]]] = {}
     for number, row in enumerate(sorted(rows, key=lambda row: -row.total_ms), 1):
-        if len(found) == top:
+        if len(chosen) == top:
             break
         name = f"q{row.queryid or number}"
         try:
-            found.append(_statement(row, name, rules))
+            chosen.append(_statement(row, name, rules))
         except ValueError as error:
             left_out.setdefault(str(error).removeprefix(f"{name}: "), []).append(
                 (name if row.queryid else "1 statement", row.total_ms)
             )
-    told = _told(left_out, sum(row.total_ms for row in rows))
-    if not found:
-        why = f": {told[0].what}: {told[0].why}" if told else ""
+    notices = _told(left_out, sum(row.total_ms for row in rows))
+    if not chosen:
+        why = f": {notices[0].what}: {notices[0].why}" if notices else ""
         raise ValueError(f"--from-pg-stat-statements {_shown(source)}: none of its statements can be run{why}")
-    known = {"*", *(f"q{row.queryid}" for row in rows), *(each.name for each in found)}
+    known = {"*", *(f"q{row.queryid}" for row in rows), *(statement.name for statement in chosen)}
     if unknown := [name for name in rules if name not in known]:
         raise ValueError(f"--params {params}: no statement is called {unknown[0]}")
-    return tuple(found), told
+    return tuple(chosen), notices
 
 
 def _told(left_out: Mapping[str, Sequence[tuple[str, float]]], total_ms: float) -> tuple[LeftOut, ...]:
     """The statements by reason, the largest share first."""
-    shares = {why: sum(ms for _, ms in each) / (total_ms or 1.0) for why, each in left_out.items()}
-    told = []
-    for why, each in sorted(left_out.items(), key=lambda reason: -shares[reason[0]]):
-        names = each[0][0] if len(each) == 1 else f"{len(each):,} statements"
+    shares = {why: sum(ms for _, ms in reasons) / (total_ms or 1.0) for why, reasons in left_out.items()}
+    notices = []
+    for why, rows_left in sorted(left_out.items(), key=lambda reason: -shares[reason[0]]):
+        names = rows_left[0][0] if len(rows_left) == 1 else f"{len(rows_left):,} statements"
         percent = f"{shares[why]:.0%}" if shares[why] >= 0.01 else "less than 1%"
-        told.append(LeftOut(f"{names} ({percent} of the time)", why))
-    return tuple(told)
+        notices.append(LeftOut(f"{names} ({percent} of the time)", why))
+    return tuple(notices)
 
 
 def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[str], str, str]]]) -> Statement:
@@ -98,8 +98,8 @@ def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[
     if CATALOGS.search(row.query):
         raise ValueError("it reads the server's catalogs, not the application's data")
     sql, parameters = numbered(parts[0], name)
-    own = [rule for key in (name, "*") for rule in rules.get(key, ()) if set(rule[0]) <= set(parameters)]
-    chosen = {tuple(rule[0]): rule for rule in reversed(own)}  # its own rule stands before one for all
+    rules_of = [rule for key in (name, "*") for rule in rules.get(key, ()) if set(rule[0]) <= set(parameters)]
+    chosen = {tuple(rule[0]): rule for rule in reversed(rules_of)}  # its own rule stands before one for all
     if parameters and not chosen:
         raise ValueError("no values for its parameters: give rules with --params")
     writing = bool(unsuitable(parts[0], ""))
@@ -150,14 +150,14 @@ def _row(queryid: str | None, query: str | None, time: str | float | None) -> Ro
 
 def _together(rows: Iterable[Row]) -> list[Row]:
     """One row for each statement, which has one for each user and database, and one for what functions called."""
-    found: dict[tuple[str, ...], Row] = {}
+    merged: dict[tuple[str, ...], Row] = {}
     names: dict[str, tuple[str, ...]] = {}  # of a text: the statement that has it
     for number, row in enumerate(rows):
         usual = (str(number), row.why) if row.why and not row.queryid else (row.queryid or row.query,)
         key = usual if row.why else names.setdefault(row.query, usual)
-        one = found.setdefault(key, row._replace(total_ms=0.0))
-        found[key] = (row if one.why else one)._replace(total_ms=one.total_ms + row.total_ms)
-    return list(found.values())
+        one = merged.setdefault(key, row._replace(total_ms=0.0))
+        merged[key] = (row if one.why else one)._replace(total_ms=one.total_ms + row.total_ms)
+    return list(merged.values())
 
 
 class _Replacing(Loader):

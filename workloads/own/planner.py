@@ -27,10 +27,10 @@ ORDER BY 1 LIMIT 1000
 
 def record(connection: abc.PGconn) -> dict[str, str]:
     """Settings by name, and `statistics target of SCHEMA.TABLE.COLUMN` and `options of …` where these are set."""
-    found = {}
+    settings = {}
     for sql in (SETTINGS, TARGETS):
         result = execute(connection, sql.encode())
         for row in range(result.ntuples):
             name, value = (result.get_value(row, column) or b"" for column in (0, 1))
-            found[name.decode(errors="replace")] = value.decode(errors="replace")
-    return found
+            settings[name.decode(errors="replace")] = value.decode(errors="replace")
+    return settings

@@ -50,14 +50,14 @@ def restore(spec: Spec, superuser: abc.PGconn, check: Check) -> None:
     if why := change(spec.data):
         raise NotRestored(why)
     execute(superuser, f"CREATE ROLE {APP} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE".encode())
-    own = superuser.db.decode()
-    databases = [own, *([PRISTINE] if spec.cloned else [])]
+    database = superuser.db.decode()
+    databases = [database, *([PRISTINE] if spec.cloned else [])]
     for name in databases:
         dsn = make_conninfo(spec.dsn, dbname=name)
-        if name != own:
+        if name != database:
             execute(superuser, f'CREATE DATABASE "{name}"'.encode())
         execute(superuser, f'ALTER DATABASE "{name}" OWNER TO {APP}'.encode())
-        session = superuser if name == own else open_connection(dsn)
+        session = superuser if name == database else open_connection(dsn)
         try:
             _prepare(session, spec.data)
             as_app = make_conninfo(dsn, user=APP)
@@ -137,21 +137,21 @@ def _restored(command: list[str], name: str, check: Check) -> None:
         raise NotRestored(f"{name} cannot be restored: {why}")
 
 
-def failure(told: str, code: int) -> str:
+def failure(messages: str, code: int) -> str:
     """The errors of pg_restore that matter, by its messages and its exit code; empty without any.
 
     It continues after an error, and its processes write at the same time, so that a message may be torn: its count
     must equal the number found.
     """
-    found = list(FAILED.finditer(told))
-    errors = [match.group(1).strip() for match in found if not HARMLESS.match(told, match.start())]
+    matches = list(FAILED.finditer(messages))
+    errors = [match.group(1).strip() for match in matches if not HARMLESS.match(messages, match.start())]
     if errors:
         more = len(errors) - 1
         return errors[0] + (f" (and {more} more error{'s' if more > 1 else ''})" if more else "")
-    counted = sum(int(number) for number in IGNORED.findall(told))
-    if code == 1 and 0 < counted <= len(found):
+    counted = sum(int(number) for number in IGNORED.findall(messages))
+    if code == 1 and 0 < counted <= len(matches):
         return ""
-    return f"pg_restore ended with code {code}: {' '.join(told.split())[-200:]}" if code else ""
+    return f"pg_restore ended with code {code}: {' '.join(messages.split())[-200:]}" if code else ""
 
 
 def _scripts(spec: Spec, superuser: abc.PGconn, dsn: str, check: Check) -> None:

@@ -33,7 +33,7 @@ def plan(folder: Path, options: Options) -> dict[str, Any]:
         if not NAME.fullmatch(file.stem) or file.stem in RESERVED:
             raise ValueError(f"--statements {folder}: '{file.stem}' is no name for a step: letters, digits, _ . -")
     groups = {MIX: files} if options.mix else {file.stem: [file] for file in files}
-    return {name: _plan(own, options) for name, own in groups.items()}
+    return {name: _plan(script_plan, options) for name, script_plan in groups.items()}
 
 
 def _plan(files: list[Path], options: Options) -> dict[str, Any]:
@@ -48,24 +48,24 @@ def _plan(files: list[Path], options: Options) -> dict[str, Any]:
 
 
 def step_record(name: str, planned: Record) -> dict[str, Any]:
-    own = {key: value for key, value in planned["steps"][1].items() if key != "sweep"}
-    return {**own, "name": name, "kind": KIND}
+    step_options = {key: value for key, value in planned["steps"][1].items() if key != "sweep"}
+    return {**step_options, "name": name, "kind": KIND}
 
 
 def step(record: Record, planned: Mapping[str, Any]) -> Step:
-    _, own = SCRIPTS.steps(planned[record["name"]])
-    return replace(own, name=record["name"], kind=KIND, record=record)
+    _, steps = SCRIPTS.steps(planned[record["name"]])
+    return replace(steps, name=record["name"], kind=KIND, record=record)
 
 
 def check(planned: Mapping[str, Any], programs: Record) -> None:
-    for own in planned.values():
-        SCRIPTS.check({**own, "programs": programs})
+    for script_plan in planned.values():
+        SCRIPTS.check({**script_plan, "programs": programs})
 
 
 def launch(record: Record, step: Step, place: Place) -> Launch:
-    own = {**record["scripts"][step.name], "programs": record["programs"]}
-    return SCRIPTS.launch(own, step, replace(place, dsn=make_conninfo(place.dsn, user=APP)))
+    script_record = {**record["scripts"][step.name], "programs": record["programs"]}
+    return SCRIPTS.launch(script_record, step, replace(place, dsn=make_conninfo(place.dsn, user=APP)))
 
 
 def texts(planned: Mapping[str, Any]) -> dict[str, str]:
-    return {script["name"]: script["text"] for own in planned.values() for script in own["scripts"]}
+    return {script["name"]: script["text"] for script_plan in planned.values() for script in script_plan["scripts"]}

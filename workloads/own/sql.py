@@ -101,10 +101,10 @@ def commands(text: bytes) -> Iterator[Command]:
     """The commands of a text. A backslash command, to the end of its line, is a command of its own."""
     place, line = 0, 1
     while True:
-        found, place, line = _next_command(text, place, line)
-        if found is None:
+        tokens, place, line = _next_command(text, place, line)
+        if tokens is None:
             return
-        yield found
+        yield tokens
 
 
 def _next_command(text: bytes, place: int, line: int) -> tuple[Command | None, int, int]:
@@ -112,24 +112,24 @@ def _next_command(text: bytes, place: int, line: int) -> tuple[Command | None, i
 
     None if only space and comments are left.
     """
-    found: list[Token] = []
+    command: list[Token] = []
     begun = 0
     for token in tokens(text, place):
         if token.kind == "end":
             if begun:
-                return Command(tuple(found), begun), token.after, line
-            found, place = [], token.after
+                return Command(tuple(command), begun), token.after, line
+            command, place = [], token.after
             continue
         if token.kind == "backslash" and not begun:
             stop = text.find(b"\n", token.place)
             stop = len(text) if stop < 0 else stop
-            own = Token("backslash", bytes(text[token.place : stop]), token.place)
-            return Command((*found, own), line), stop, line
+            backslash = Token("backslash", bytes(text[token.place : stop]), token.place)
+            return Command((*command, backslash), line), stop, line
         if not begun and token.kind not in ("space", "comment"):
             begun = line
-        found.append(token)
+        command.append(token)
         line += token.text.count(b"\n")
-    return (Command(tuple(found), begun) if begun else None), len(text), line
+    return (Command(tuple(command), begun) if begun else None), len(text), line
 
 
 def line_of(text: bytes, place: int) -> int:

@@ -72,20 +72,20 @@ def read(path: Path) -> tuple[Statement, ...]:
 
 
 def parsed(text: str, where: str) -> tuple[Statement, ...]:
-    found: dict[str, Statement] = {}
+    statements: dict[str, Statement] = {}
     try:
         for command in commands(text.encode()):
             statement = _statement(command, where)
-            if statement.name in found:
+            if statement.name in statements:
                 raise ValueError(f"{where}:{command.line}: two statements are called {statement.name}; rename one")
-            found[statement.name] = statement
+            statements[statement.name] = statement
     except SqlSyntax as error:
         raise ValueError(f"{where}:{error.line}: {error.reason}") from None
-    if not found:
+    if not statements:
         raise ValueError(f"{where}: there is no statement in it")
-    if len(found) > MOST:
-        raise ValueError(f"{where}: {len(found):,} statements are more than {MOST:,}")
-    return tuple(found.values())
+    if len(statements) > MOST:
+        raise ValueError(f"{where}: {len(statements):,} statements are more than {MOST:,}")
+    return tuple(statements.values())
 
 
 def _statement(command: Command, where: str) -> Statement:
@@ -93,8 +93,8 @@ def _statement(command: Command, where: str) -> Statement:
     rules: list[tuple[list[str], str, str]] = []
     place = f"{where}:{command.line}"
     if command.tokens[-1].kind == "backslash":
-        own = command.tokens[-1].text.decode(errors="replace").split()[0]
-        raise ValueError(f"{place}: {own} is a command of psql, not SQL: leave it out")
+        command_name = command.tokens[-1].text.decode(errors="replace").split()[0]
+        raise ValueError(f"{place}: {command_name} is a command of psql, not SQL: leave it out")
     for comment in command.comments:
         if entry := ENTRY.fullmatch(comment):
             key = entry.group(1).lower()
@@ -176,7 +176,7 @@ def numbered(command: Command, place: str) -> tuple[str, tuple[str, ...]]:
 
 def made(rules: Iterable[tuple[Sequence[str], str, str]], parameters: Sequence[str], place: str) -> tuple[Rule, ...]:
     """The rules of a statement's parameters. Raises ValueError for a parameter with none, or with two."""
-    found: list[Rule] = []
+    parsed_rules: list[Rule] = []
     ruled: set[str] = set()
     for names, kind, text in rules:
         for name in names:
@@ -185,13 +185,15 @@ def made(rules: Iterable[tuple[Sequence[str], str, str]], parameters: Sequence[s
             if name in ruled:
                 raise ValueError(f"{place}: parameter {name} has two rules")
             ruled.add(name)
-        found.append(_rule(tuple(parameters.index(name) for name in names), kind, text, f"{place}: {', '.join(names)}"))
+        parsed_rules.append(
+            _rule(tuple(parameters.index(name) for name in names), kind, text, f"{place}: {', '.join(names)}")
+        )
     if without := [name for name in parameters if name not in ruled]:
         raise ValueError(
             f"{place}: parameter {', '.join(without)} has no rule; add `-- {without[0]} from SELECT …`, "
             f"`-- {without[0]} uniform 1 1000` or `-- {without[0]} of 'a', 'b'`"
         )
-    return tuple(found)
+    return tuple(parsed_rules)
 
 
 def _rule(places: tuple[int, ...], kind: str, text: str, place: str) -> Rule:
@@ -222,7 +224,7 @@ def _value(text: str) -> str:
 
 def rules_of(text: str, where: str) -> Mapping[str, tuple[tuple[Sequence[str], str, str], ...]]:
     """The rules of a --params file, by statement: `-- name: NAME`, then rules; `*` is every statement."""
-    found: dict[str, list[tuple[Sequence[str], str, str]]] = {}
+    rules_by_name: dict[str, list[tuple[Sequence[str], str, str]]] = {}
     name = "*"
     for number, line in enumerate(text.splitlines(), 1):
         comment = line.strip().removeprefix("--").strip()
@@ -232,9 +234,9 @@ def rules_of(text: str, where: str) -> Mapping[str, tuple[tuple[Sequence[str], s
         if entry and entry.group(1).lower() == "name":
             name = entry.group(2).strip()
         elif rule:
-            names = [each.strip() for each in rule.group(1).split(",")]
-            found.setdefault(name, []).append((names, rule.group(2).lower(), rule.group(3).strip()))
+            names = [name.strip() for name in rule.group(1).split(",")]
+            rules_by_name.setdefault(name, []).append((names, rule.group(2).lower(), rule.group(3).strip()))
         else:
             raise ValueError(f"{where}:{number}: '{comment[:40]}': give `-- name: NAME` and rules such as "
                              "`-- $1 from SELECT …`")  # fmt: skip
-    return {name: tuple(rules) for name, rules in found.items()}
+    return {name: tuple(rules) for name, rules in rules_by_name.items()}

@@ -69,8 +69,8 @@ class Survey:
         # More may follow: another dump, or statements by hand.
         if (last := text.rfind(HEADING)) >= 0 and text[last : last + len(TRAILER)] != TRAILER:
             raise ValueError(f"{path}: it is cut short: the last line of a dump is missing")
-        found = FROM_VERSION.findall(bytes(text[:VERSION_BYTES]).decode(errors="replace"))
-        self.major = max([self.major, *map(int, found)])
+        versions = FROM_VERSION.findall(bytes(text[:VERSION_BYTES]).decode(errors="replace"))
+        self.major = max([self.major, *map(int, versions)])
         encodings = self._statements(text, str(path))
         if encodings <= AS_UTF8 and (place := _not_utf8(text)) >= 0:
             raise ValueError(

@@ -49,8 +49,8 @@ def dumped(data: Data, pg_dump: str, pg_restore: str, folder: Path, *, trusted: 
     os.close(handle)
     try:
         _dump(data.template, pg_dump, name)
-        made = msgspec.structs.replace(of_dump(name, "--template"), template=data.template)
-        return surveyed(made, pg_restore, trusted=trusted)
+        data_of_dump = msgspec.structs.replace(of_dump(name, "--template"), template=data.template)
+        return surveyed(data_of_dump, pg_restore, trusted=trusted)
     except BaseException:  # Ctrl-C, too: the copy may be confidential
         Path(name).unlink(missing_ok=True)
         (folder / UNBEGUN).unlink(missing_ok=True)

@@ -33,11 +33,11 @@ def draw(statement: Statement, connection: abc.PGconn, random: np.random.Generat
 
 
 def digest(drawn: Sequence[Values]) -> str:
-    whole = hashlib.sha256()
+    hashed = hashlib.sha256()
     for values in drawn:
         for value in values:
-            whole.update(b"-" if value is None else b"%d:%s" % (len(value), value))
-    return whole.hexdigest()[:16]
+            hashed.update(b"-" if value is None else b"%d:%s" % (len(value), value))
+    return hashed.hexdigest()[:16]
 
 
 def _rows(statement: Statement, rule: Rule, connection: abc.PGconn) -> list[Values]:

@@ -57,26 +57,26 @@ class Own:
         data = _data(options)
         folder = user_path(options.statements) if options.statements else None
         planned = scripts.plan(folder, options) if folder and folder.is_dir() else {}
-        found, left_out = _statements(options) if not planned else ((), ())
+        statements, left_out = _statements(options) if not planned else ((), ())
         if options.mix and options.plans_only:
             raise ValueError("--mix and --plans-only: choose one")
         kind = PLANS if options.plans_only else MIX if options.mix else ""
-        names = [kind] if kind else [each.name for each in found]
+        names = [kind] if kind else [statement.name for statement in statements]
         record: dict[str, Any] = {
             "name": self.name,
-            "title": f"{data.name}, {_amount(found, planned)}",
+            "title": f"{data.name}, {_amount(statements, planned)}",
             "clients": options.clients,
             "steps": [
                 {"name": DATA, "kind": DATA},
-                *(scripts.step_record(name, own) for name, own in planned.items()),
+                *(scripts.step_record(name, script_plan) for name, script_plan in planned.items()),
                 *({"name": name, "kind": kind or ROLE, "clients": options.clients, "seconds": options.seconds}
                   for name in names if not planned),
             ],
             "options": {name: value for name, value in given(options).items() if name not in FILES},
             "data": msgspec.to_builtins(data),
-            "statements": [msgspec.to_builtins(each) for each in found],
+            "statements": [msgspec.to_builtins(statement) for statement in statements],
             "scripts": planned,
-            "left_out": [list(each) for each in left_out],
+            "left_out": [list(entry) for entry in left_out],
         }  # fmt: skip
         wanted = {
             PG_RESTORE: data.archive,
@@ -89,7 +89,7 @@ class Own:
             record,
             programs=programs,
             own_server="its data is restored into fresh clusters",
-            notices=tuple(f"left out: {each.what}: {each.why}" for each in left_out),
+            notices=tuple(f"left out: {entry.what}: {entry.why}" for entry in left_out),
             pairs=PLANNED_PAIRS if options.plans_only else 0,
         )
 
@@ -114,14 +114,18 @@ class Own:
         return {**record, "data": msgspec.to_builtins(data), "demands": [*demands, *data.demands], "notices": notices}
 
     def written(self, record: Record) -> Mapping[str, str]:
-        text = "\n\n".join(f"-- name: {each.name}\n{each.sql};" for each in _recorded(record))
+        text = "\n\n".join(f"-- name: {statement.name}\n{statement.sql};" for statement in _recorded(record))
         return {"statements.sql": text} if text else scripts.texts(record.get("scripts", {}))
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
 
     def steps(self, record: Record) -> tuple[Step, ...]:
-        data, options, known = _of(record), recorded(record), {each.name: each for each in _recorded(record)}
+        data, options, known = (
+            _of(record),
+            recorded(record),
+            {statement.name: statement for statement in _recorded(record)},
+        )
         restored_s = max(2.0, data.bytes * (PACKED if data.archive else PLAIN) / RESTORED_BYTES_PER_S)
         first, *others = record["steps"]
         return (
@@ -140,7 +144,7 @@ class Own:
                     roles=tuple(Role(client, ROLE) for client in range(1, options.clients + 1)),
                     connections=options.clients + 1,
                     expected_s=float(step["seconds"]),
-                    sliced="" if any(SLEEP.search(each.sql) for each in _run_in(step, known)) else "time",
+                    sliced="" if any(SLEEP.search(statement.sql) for statement in _run_in(step, known)) else "time",
                     cut=step["kind"] == ROLE,
                     interchangeable=True,
                     preparation_s=(0.1 if step["kind"] == PLANS else TRIED_S) * len(_run_in(step, known)),
@@ -156,7 +160,7 @@ class Own:
         if step.kind == scripts.KIND:
             return scripts.launch(record, step, place)
         every = _recorded(record)
-        known = {each.name: each for each in every}
+        known = {statement.name: statement for statement in every}
         spec = Spec(
             page_fd=place.page_fd,
             dsn=place.dsn,
@@ -165,7 +169,7 @@ class Own:
             options=recorded(record),
             data=_of(record),
             statements=_run_in(step.record, known),
-            cloned=any(each.writes == "clone" for each in every),
+            cloned=any(statement.writes == "clone" for statement in every),
             pg_restore=_program(record, PG_RESTORE),
             psql=_program(record, PSQL),
             seed=place.seed,
@@ -178,7 +182,7 @@ class Own:
 
     def expected_bytes(self, record: Record, max_wal_bytes: int) -> int:
         data = _of(record)
-        copies = 3 if any(each.writes == "clone" for each in _recorded(record)) else 1
+        copies = 3 if any(statement.writes == "clone" for statement in _recorded(record)) else 1
         restored = data.bytes * (PACKED if data.archive else PLAIN)
         return int(CLUSTER_BYTES + copies * restored + min(restored, max_wal_bytes))
 
@@ -236,8 +240,8 @@ def _statements(options: Options) -> tuple[tuple[Statement, ...], tuple[observed
     return statements.read(user_path(options.statements)), ()
 
 
-def _amount(found: tuple[Statement, ...], planned: Record) -> str:
-    count, what = (len(planned), "script") if planned else (len(found), "statement")
+def _amount(statements: tuple[Statement, ...], planned: Record) -> str:
+    count, what = (len(planned), "script") if planned else (len(statements), "statement")
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

@@ -18,13 +18,13 @@ def first_backends(
     has_opened_logs: Callable[[], bool], backends: Callable[[], list[int]], wait: Callable[[], None]
 ) -> set[int]:
     """Backends of pgbench's first connection, which inspects the tables: those seen with the logs still unopened."""
-    found: set[int] = set()
+    pids: set[int] = set()
     while not has_opened_logs():
         now = backends()
         if not has_opened_logs():
-            found.update(now)
+            pids.update(now)
         wait()
-    return found
+    return pids
 
 
 class Watching:

@@ -26,10 +26,10 @@ SHELL = re.compile(r"\\[\s\\]*(?:set)?shell", re.I)
 
 def major(program: Mapping[str, Any]) -> int:
     """The major version of a pgbench, from its output: 18 of `pgbench (PostgreSQL) 18.6`."""
-    found = re.match(r"pgbench \(.+?\) (\d+)", str(program["version"]))
-    if found is None:
+    match = re.match(r"pgbench \(.+?\) (\d+)", str(program["version"]))
+    if match is None:
         raise ValueError(f"{program['path']}: '{program['version']}' is not the version of a pgbench")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def unknown(options: Options, scripts: Sequence[Script]) -> Iterator[tuple[str, int]]:
@@ -82,7 +82,7 @@ def run(
         command.append("--exit-on-abort")
     if several(scripts):
         command.append("--report-per-command" if version >= FAILURES_DETAILED else "--report-latencies")
-    command += [f"--define={each}" for each in options.define]
+    command += [f"--define={definition}" for definition in options.define]
     for script in scripts:
         if script.builtin:
             command.append(f"--builtin={script.name}@{script.weight}")

@@ -46,9 +46,9 @@ def initialize(spec: Spec, page: Page, folder: Path) -> WarmUp:
             run_once(spec, folder, script, check)
         if options.warmup_seconds:
             argv = _command(spec, folder, spec.scripts, seconds=options.warmup_seconds, clients=spec.warm_clients)
-            told = summary.parse(_call(argv, spec, folder, check))
-            if "tps" in told:
-                return WarmUp.of(told["tps"], min(options.jobs, spec.warm_clients))
+            totals = summary.parse(_call(argv, spec, folder, check))
+            if "tps" in totals:
+                return WarmUp.of(totals["tps"], min(options.jobs, spec.warm_clients))
         return WarmUp()
 
     return as_step(spec.dsn, page, work)

@@ -118,9 +118,9 @@ class Step:
                 if len(self._of_clients(watching, setting_up)) >= self.clients:
                     self._halt()
                     time.sleep(CONNECTED_EVERY_S)
-                    found = self._of_clients(watching, setting_up)
-                    if len(found) == self.clients:
-                        return found
+                    backends = self._of_clients(watching, setting_up)
+                    if len(backends) == self.clients:
+                        return backends
                     self._go_on()
                 time.sleep(CONNECTED_EVERY_S)
 
@@ -198,8 +198,8 @@ class Step:
             self._read()
             self.counting.settle()
             self._correct(0)
-            whole = self.spec.log_every == 1
-            ended_ns = (whole and self.counting.last_ns) or now_ns  # pgbench's shutdown is not part of the step
+            complete = self.spec.log_every == 1
+            ended_ns = (complete and self.counting.last_ns) or now_ns  # pgbench's shutdown is not part of the step
         for slot in range(self.clients):
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
@@ -262,8 +262,8 @@ class Step:
             self.counting.slices.finish()
             each_ns = self.counting.slices.stops_ns(self.connected_ns, halted_ns, continued_ns)
             stops = Stops(clock() - self.connected_ns, each_ns)
-        found = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
-        return report(found, self.counting, self.stopped_ns, stops)
+        result = summary.parse(self.pgbench.output.replace(f"{self.folder}/", ""))
+        return report(result, self.counting, self.stopped_ns, stops)
 
     def _correct(self, in_flight: int) -> None:
         # The log says it; otherwise the sum includes work after the step's end.
@@ -281,8 +281,8 @@ class Step:
         for thread, texts in enumerate(threads):
             line = None
             for text in self._needed(texts):
-                if (found := parse(text, lag=lag, retries=retries)) is not None:
-                    line = found
+                if (transaction := parse(text, lag=lag, retries=retries)) is not None:
+                    line = transaction
                     self.counting.take(line)
             if line is not None:
                 self.logged_ns[thread] = line.ended_us * 1000 - self.counting.wall_ns
@@ -314,8 +314,8 @@ def _run(spec: Spec, page: Page) -> None:
             if not script.builtin:
                 (Path(folder) / script.name).write_text(timed(script))
         if spec.step["kind"] == "init":
-            found = initialize(spec, page, Path(folder))
-            sys.stdout.buffer.write(msgspec.json.encode({"found": found}))
+            warm_up = initialize(spec, page, Path(folder))
+            sys.stdout.buffer.write(msgspec.json.encode({"found": warm_up}))
         else:
             sys.stdout.buffer.write(msgspec.json.encode(Step(spec, page, Path(folder)).run()))
 

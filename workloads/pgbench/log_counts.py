@@ -129,8 +129,8 @@ class Counting:
     def correct(self, done: int) -> None:
         """Set the true number of transactions since the step began, over all clients."""
         counted = [self.page.word(slot, Word.STATEMENTS) for slot in range(self.page.roles)]
-        whole = sum(counted)
-        corrected = [count * done // whole if whole else 0 for count in counted]
+        total = sum(counted)
+        corrected = [count * done // total if total else 0 for count in counted]
         corrected[0] += done - sum(corrected)
         for slot, count in enumerate(corrected):
             self.page.set_word(slot, Word.STATEMENTS, max(0, count))
@@ -171,14 +171,14 @@ class Counting:
 
     def script_times(self) -> list[dict[str, Any]]:
         """The name of each script, its transactions with a time, and quantiles of their response times."""
-        found = []
+        times = []
         for name, counts in zip(self.scripts, self._by_script, strict=True):
             times_us = histogram.quantiles_us(counts, QUANTILES)
             quantiles = {
                 f"p{q * 100:.0f}_ms": us / 1000 for q, us in zip(QUANTILES, times_us, strict=True) if us is not None
             }
-            found.append({"name": name, "transactions": counts.total(), **quantiles})
-        return found
+            times.append({"name": name, "transactions": counts.total(), **quantiles})
+        return times
 
     def _add(self, slot: int, word: Word, count: int) -> None:
         self.page.set_word(slot, word, self.page.word(slot, word) + count)
@@ -206,19 +206,24 @@ def report(
     time, so that counts are those of the log, which may lack the last transactions. In slices, statements' times
     consist mostly of `stops`, which are subtracted.
     """
-    own = {name: value for name, value in summary.items() if name != "statements"}
-    found = {"pgbench": own, "log_lines": counting.lines, "log_every": counting.every, "stopped_ms": stopped_ns / 1e6}
+    pgbench = {name: value for name, value in summary.items() if name != "statements"}
+    entries = {
+        "pgbench": pgbench,
+        "log_lines": counting.lines,
+        "log_every": counting.every,
+        "stopped_ms": stopped_ns / 1e6,
+    }
     if "statements" in summary and stops is not None:
-        found["statements"] = _without_stops(summary, counting.page.roles, stops)
+        entries["statements"] = _without_stops(summary, counting.page.roles, stops)
     elif "statements" in summary and counting.slices is None:
-        found["statements"] = [
-            _with_stop(each, summary, counting.page.roles, stopped_ns) for each in summary["statements"]
+        entries["statements"] = [
+            _with_stop(statement, summary, counting.page.roles, stopped_ns) for statement in summary["statements"]
         ]
     if counting.scripts:
-        found["scripts"] = counting.script_times()
+        entries["scripts"] = counting.script_times()
     if counting.times_ms:
-        found["times_ms"] = counting.times_ms
-    return found | ({"unended": True} if unended else {})
+        entries["times_ms"] = counting.times_ms
+    return entries | ({"unended": True} if unended else {})
 
 
 def _with_stop(
@@ -242,13 +247,15 @@ def _without_stops(summary: Mapping[str, Any], clients: int, stops: Stops) -> li
     `clock_ms` is pgbench's figure.
     """
     active_ns = stops.whole_ns - sum(stops.each_ns)
-    spent = [each["mean_ms"] * _times_run(each, summary) for each in summary["statements"]]
+    spent = [statement["mean_ms"] * _times_run(statement, summary) for statement in summary["statements"]]
     if active_ns <= 0 or sum(spent) <= 0:
         return []
     squares = sum(each_ns**2 for each_ns in stops.each_ns)
-    found = []
-    for statement, own in zip(summary["statements"], spent, strict=True):
-        share, mean_ms = own / sum(spent), statement["mean_ms"] * active_ns / stops.whole_ns
+    corrected = []
+    for statement, spent_ms in zip(summary["statements"], spent, strict=True):
+        share, mean_ms = spent_ms / sum(spent), statement["mean_ms"] * active_ns / stops.whole_ns
         part = math.sqrt((1 - share) / (share * clients) * squares) / stops.whole_ns if share else 0.0
-        found.append({**statement, "mean_ms": mean_ms, "error_ms": mean_ms * part, "clock_ms": statement["mean_ms"]})
-    return found
+        corrected.append(
+            {**statement, "mean_ms": mean_ms, "error_ms": mean_ms * part, "clock_ms": statement["mean_ms"]}
+        )
+    return corrected

@@ -95,8 +95,8 @@ class Pgbench:
         os.dup2(self._errors, 2)
         if self.waiting:
             os.kill(os.getpid(), signal.SIGSTOP)
-        own = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        os.execve(self.argv[0], list(self.argv), own | {"PGAPPNAME": APPLICATION, "LC_ALL": "C"})
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        os.execve(self.argv[0], list(self.argv), environment | {"PGAPPNAME": APPLICATION, "LC_ALL": "C"})
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal; ignored once it has ended."""
@@ -117,15 +117,15 @@ class Pgbench:
 
     def lines(self) -> list[list[bytes]]:
         """Lines of the log since the last call, grouped by thread, in order."""
-        found = []
+        lines_of = []
         for ours, _ in self._logs:
             parts = [self._rests.get(ours, b"")]
             with contextlib.suppress(BlockingIOError):
                 while part := self._next(ours):
                     parts.append(part)
-            *whole, self._rests[ours] = b"".join(parts).split(b"\n")
-            found.append(whole)
-        return found
+            *complete, self._rests[ours] = b"".join(parts).split(b"\n")
+            lines_of.append(complete)
+        return lines_of
 
     def _next(self, log: int) -> bytes:
         """Read the next part of a log; free the part of a file in memory that has been read."""

@@ -87,9 +87,9 @@ def read(spec: str) -> Script:
     file = Path(path)
     try:
         if not file.is_file():
-            own = [name for name in BUILTIN.values() if path and name.startswith(path)]
-            if len(own) == 1:
-                return Script(own[0], int(weight))
+            builtin_names = [name for name in BUILTIN.values() if path and name.startswith(path)]
+            if len(builtin_names) == 1:
+                return Script(builtin_names[0], int(weight))
             if not file.exists():
                 names = ", ".join(BUILTIN.values())
                 raise ValueError(f"script {path}: no such file, and none of pgbench's own scripts: {names}")
@@ -125,25 +125,25 @@ def read_all(specs: Sequence[str]) -> tuple[Script, ...]:
         raise ValueError(
             "no script given: --workload pgbench:FILE.sql, or pgbench-select, pgbench-tpcb, pgbench-simple"
         )
-    found = tuple(read(spec) for spec in specs)
-    names = [script.name for script in found]
+    scripts = tuple(read(spec) for spec in specs)
+    names = [script.name for script in scripts]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"script {name}: two scripts of one name; give one of them another")
-    if not any(script.weight for script in found):
+    if not any(script.weight for script in scripts):
         raise ValueError("the scripts' weights add up to 0: none would ever be run")
-    return found
+    return scripts
 
 
 def commands(text: str) -> list[tuple[int, str]]:
     """A script's commands as pgbench counts them: first line (from 1) and text, pgbench's own in lower case."""
-    found: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     line, begun, sql, place = 1, 0, "", 0
 
     def end() -> None:
         nonlocal sql
         if sql.strip():
-            found.append((begun, sql.strip()))
+            lines.append((begun, sql.strip()))
         sql = ""
 
     while place < len(text):
@@ -154,11 +154,11 @@ def commands(text: str) -> list[tuple[int, str]]:
         comment = word.startswith(("--", "/*"))
         if meta:
             end()
-            own = META_NAME.sub(lambda name: f"\\{name.group(1).lower()}", word, count=1).strip()
-            if own.startswith(OF_RESULT) and found:
-                found[-1] = (found[-1][0], f"{found[-1][1]} {own}")
+            meta_command = META_NAME.sub(lambda name: f"\\{name.group(1).lower()}", word, count=1).strip()
+            if meta_command.startswith(OF_RESULT) and lines:
+                lines[-1] = (lines[-1][0], f"{lines[-1][1]} {meta_command}")
             else:
-                found.append((line, own))
+                lines.append((line, meta_command))
         elif word == ";":
             end()
         elif not comment:
@@ -168,7 +168,7 @@ def commands(text: str) -> list[tuple[int, str]]:
         line += word.count("\n")
         place = part.end()
     end()
-    return found
+    return lines
 
 
 def writes(script: Script) -> bool:
@@ -195,7 +195,7 @@ def sleeps(scripts: Iterable[Script]) -> bool:
 def waits(scripts: Iterable[Script]) -> bool:
     """Whether a script waits by the clock, in its client or in the server, as far as its text tells."""
     scripts = tuple(scripts)
-    return sleeps(scripts) or any(SLEEP.search(sql) for each in scripts for _, sql in commands(each.text))
+    return sleeps(scripts) or any(SLEEP.search(sql) for script in scripts for _, sql in commands(script.text))
 
 
 def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
@@ -209,16 +209,16 @@ def error_of(errors: str, scripts: Sequence[Script], folder: str) -> str:
     said = [message for kind, message in pairs if kind or message.startswith("client ")] or [before]
     first = next((message for message in said if not RESULT.match(message)), said[0])
     rest = [message for message in said[said.index(first) + 1 :] if message.strip() != first.strip()]
-    if found := OF_SQL.match(first):
-        why = re.split(r"\n(?:LINE \d|DETAIL|CONTEXT|HINT|STATEMENT)", found.group(3))[0]
-        return _told(f"{_place(scripts, int(found.group(1)), int(found.group(2)))}: {why}")
-    if found := OF_CONDITION.search(first):
-        return _told(f"{_place_of_condition(scripts, found.group(1), int(found.group(2)))}: {found.group(3)}")
-    if found := OF_OWN.match(first):
-        return _told(f"{_place(scripts, int(found.group(2)), int(found.group(1)))}: {found.group(3)}")
+    if match := OF_SQL.match(first):
+        why = re.split(r"\n(?:LINE \d|DETAIL|CONTEXT|HINT|STATEMENT)", match.group(3))[0]
+        return _told(f"{_place(scripts, int(match.group(1)), int(match.group(2)))}: {why}")
+    if match := OF_CONDITION.search(first):
+        return _told(f"{_place_of_condition(scripts, match.group(1), int(match.group(2)))}: {match.group(3)}")
+    if match := OF_OWN.match(first):
+        return _told(f"{_place(scripts, int(match.group(2)), int(match.group(1)))}: {match.group(3)}")
     why = first.strip().splitlines()[0] if first.strip() else "pgbench ended without a word"
-    if rest and (found := OF_OWN.match(rest[0])):
-        why = f"{_place(scripts, int(found.group(2)), int(found.group(1)))}: {why}"
+    if rest and (match := OF_OWN.match(rest[0])):
+        why = f"{_place(scripts, int(match.group(2)), int(match.group(1)))}: {why}"
     return _told(why)
 
 
@@ -230,22 +230,22 @@ def _place(scripts: Sequence[Script], number: int, command: int) -> str:
     if number >= len(scripts):
         return f"script {number}, command {command}"
     script = scripts[number]
-    found = commands(script.text)
-    if command >= len(found):
+    lines = commands(script.text)
+    if command >= len(lines):
         return f"{script.name}, command {command + 1}"
-    return f"{script.name}:{found[command][0]}"
+    return f"{script.name}:{lines[command][0]}"
 
 
 def _place_of_condition(scripts: Sequence[Script], name: str, command: int) -> str:
     """Script and line of a wrong condition; an unclosed `\\if` is reported at the end, but located where it begins."""
     known = next((script for script in scripts if script.name == name), None)
-    found = commands(known.text) if known is not None else []
+    lines = commands(known.text) if known is not None else []
     opened: list[int] = []
-    for line, text in found:
+    for line, text in lines:
         if text.startswith("\\if"):
             opened.append(line)
         elif text.startswith("\\endif"):
             del opened[-1:]
-    if command <= len(found):
-        return f"{name}:{found[command - 1][0]}"
+    if command <= len(lines):
+        return f"{name}:{lines[command - 1][0]}"
     return f"{name}:{opened[-1]}" if opened else f"{name}, command {command}"

@@ -35,25 +35,25 @@ STATEMENT = re.compile(r"\s+([\d.]+)((?:\s+\d+){0,2})\s+(\S.*)")
 
 def parse(text: str) -> dict[str, Any]:
     """Totals, `statements` (script from 1, text, mean ms, failures, retries); of several, `scripts` (transactions)."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     scripts: list[dict[str, Any]] = []
     statements: list[dict[str, Any]] = []
     script, listing = 1, False
     for line in text.splitlines():
-        if told := SCRIPT.match(line):
-            script, listing = int(told.group(1)), False
-            scripts.append({"script": told.group(2)})
+        if match := SCRIPT.match(line):
+            script, listing = int(match.group(1)), False
+            scripts.append({"script": match.group(2)})
         elif HEADING.match(line.strip()):
             listing = True
-        elif listing and (told := STATEMENT.match(line)):
-            if told.group(3) == CLOCK:
+        elif listing and (match := STATEMENT.match(line)):
+            if match.group(3) == CLOCK:
                 continue
-            failures, retries = (*map(int, told.group(2).split()), 0, 0)[:2]
+            failures, retries = (*map(int, match.group(2).split()), 0, 0)[:2]
             statements.append(
                 {
                     "script": script,
-                    "statement": told.group(3),
-                    "mean_ms": float(told.group(1)),
+                    "statement": match.group(3),
+                    "mean_ms": float(match.group(1)),
                     "failures": failures,
                     "retries": retries,
                 }
@@ -64,22 +64,22 @@ def parse(text: str) -> dict[str, Any]:
                 scripts[-1].setdefault("transactions", int(part.group(1)))
         else:
             listing = False
-            _take(line, found)
-    return found | ({"scripts": scripts} if scripts else {}) | ({"statements": statements} if statements else {})
+            _take(line, result)
+    return result | ({"scripts": scripts} if scripts else {}) | ({"statements": statements} if statements else {})
 
 
-def _take(line: str, found: dict[str, Any]) -> None:
+def _take(line: str, result: dict[str, Any]) -> None:
     label, colon, value = line.partition(": ")
     number = NUMBER.match(value)
     if colon and label in COUNTS and number:
-        found[COUNTS[label]] = int(number.group())
+        result[COUNTS[label]] = int(number.group())
         return
     label, equals, value = line.partition(" = ")
-    if equals and label in TIMES and (told := re.match(r"[\d.]+", value)):
-        found[TIMES[label]] = float(told.group())
-    elif told := LATE.match(line):
-        found["late"] = int(told.group(1))
-    elif told := LAG.match(line):
-        found["lag_mean_ms"], found["lag_max_ms"] = float(told.group(1)), float(told.group(2))
-    elif told := TPS.match(line):
-        found["tps"] = float(told.group(1))
+    if equals and label in TIMES and (match := re.match(r"[\d.]+", value)):
+        result[TIMES[label]] = float(match.group())
+    elif match := LATE.match(line):
+        result["late"] = int(match.group(1))
+    elif match := LAG.match(line):
+        result["lag_mean_ms"], result["lag_max_ms"] = float(match.group(1)), float(match.group(2))
+    elif match := TPS.match(line):
+        result["tps"] = float(match.group(1))

@@ -25,7 +25,7 @@ def plan_steps(short: str, kind: str, options: Options) -> list[dict[str, Any]]:
     steps = [_step(f"{short}.c{clients}", kind, clients, options) for clients in numbers]
     if options.steps:
         names = [INIT, *(step["name"] for step in steps)]
-        wanted = {pick("step", name, {each: each for each in names}) for name in options.steps}
+        wanted = {pick("step", name, {name: name for name in names}) for name in options.steps}
         steps = [step for step in steps if step["name"] in wanted]
     return [{"name": INIT, "kind": INIT}, *steps]
 

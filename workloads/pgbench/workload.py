@@ -89,9 +89,9 @@ class Pgbench:
         self._short = short  # prefix of the steps' names
 
     def plan(self, options: Options) -> Plan:
-        own = options if isinstance(options, ScriptOptions) else None
-        scripts = read_all(own.script) if own else (Script(BUILTIN[self._short]),)
-        setup = read_setup(own.setup, scripts) if own and own.setup else None
+        script_options = options if isinstance(options, ScriptOptions) else None
+        scripts = read_all(script_options.script) if script_options else (Script(BUILTIN[self._short]),)
+        setup = read_setup(script_options.setup, scripts) if script_options and script_options.setup else None
         _check(options, (*scripts, setup) if setup else scripts)
         check_scale(options)
         first, *steps = plan_steps(self._short, "transactions", options)
@@ -116,8 +116,12 @@ class Pgbench:
 
     def written(self, record: Record) -> Mapping[str, str]:
         ours = shipped_scripts()
-        own = {each.name: each.text for each in _all_scripts(record) if not each.builtin and each.text not in ours}
-        return own
+        scripts = {
+            script.name: script.text
+            for script in _all_scripts(record)
+            if not script.builtin and script.text not in ours
+        }
+        return scripts
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         for name, why in NOT_SLICED.items():
@@ -130,7 +134,7 @@ class Pgbench:
 
     def steps(self, record: Record) -> tuple[Step, ...]:
         options, scripts = recorded(record), _scripts(record)
-        made = Step(
+        planned_step = Step(
             name=INIT,
             kind=INIT,
             record=record["steps"][0],
@@ -141,7 +145,7 @@ class Pgbench:
         ages = "page" if options.connect else "active" if options.rate or sleeps(scripts) else "session"
         never = waits(scripts) or any(getattr(options, name) for name in NOT_SLICED)
         return (
-            made,
+            planned_step,
             *(
                 Step(
                     name=step["name"],
@@ -173,10 +177,10 @@ class Pgbench:
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
         program, options, scripts = record["programs"][PROGRAM], recorded(record), _scripts(record)
-        made = [each["clients"] for each in record["steps"][1:]]
-        warm_clients = sorted(made)[len(made) // 2] if made else 1
-        found = msgspec.convert(place.found, WarmUp)
-        every = int(record["log_every"]) or found.log_every
+        clients = [step_record["clients"] for step_record in record["steps"][1:]]
+        warm_clients = sorted(clients)[len(clients) // 2] if clients else 1
+        warm_up = msgspec.convert(place.found, WarmUp)
+        every = int(record["log_every"]) or warm_up.log_every
         spec = Spec(
             page_fd=place.page_fd,
             folder=place.folder,
@@ -190,7 +194,7 @@ class Pgbench:
             warm_clients=warm_clients,
             log_every=every,
             log_by_line=_may_be_slow(
-                options, scripts, every, found, step.record.get("clients", warm_clients) / warm_clients
+                options, scripts, every, warm_up, step.record.get("clients", warm_clients) / warm_clients
             ),
             log_thinned=not record["log_every"] and every > 1,
             seed=seed_of(place.seed, step.name, place.repeat),
@@ -251,17 +255,17 @@ def check_program(record: Record, options: Options, scripts: Sequence[Script]) -
                 f"{what} needs the pgbench of PostgreSQL {since} or later; this is {program['version']} "
                 f"({program['path']})"
             )
-    own = [script for script in scripts if not script.builtin]
+    own_scripts = [script for script in scripts if not script.builtin]
     as_root = os.geteuid() == 0  # run without privileges, by a user who may not enter a folder of root's
     with TemporaryDirectory(prefix="pgbed-scripts-", dir="/tmp" if as_root else None) as folder:
         Path(folder).chmod(0o755)
-        for script in own:
+        for script in own_scripts:
             (Path(folder) / script.name).write_text(script.text)
         # It reads the scripts before it fails to connect: this folder has no server.
         call = command.run(program["path"], version, options, scripts, folder, clients=1, dsn="", seed=1)
-        told = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
-        if "connection to server" not in told and "could not connect" not in told:
-            raise ValueError(error_of(told, scripts, folder))
+        errors = _errors([*call[:-1], f"host={folder} connect_timeout=1"], as_nobody=as_root)
+        if "connection to server" not in errors and "could not connect" not in errors:
+            raise ValueError(error_of(errors, scripts, folder))
 
 
 def _errors(call: Sequence[str], *, as_nobody: bool) -> str:
@@ -303,9 +307,9 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
                 f"{flag} and -O log_every={options.log_every} exclude each other: only a full log counts late, "
                 "skipped and retried transactions"
             )
-    for each in options.define:
-        if not re.fullmatch(r"\w+=.*", each):
-            raise ValueError(f"-D {each}: give NAME=VALUE")
+    for definition in options.define:
+        if not re.fullmatch(r"\w+=.*", definition):
+            raise ValueError(f"-D {definition}: give NAME=VALUE")
     for script in scripts:
         if shell := command.SHELL.search(script.text):
             line = script.text.count("\n", 0, shell.start()) + 1
@@ -315,7 +319,7 @@ def _check(options: Options, scripts: Sequence[Script]) -> None:
                 raise ValueError(f"{script.name}:{line}: a pipeline needs --protocol extended or prepared")
 
 
-def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found: WarmUp, clients: float) -> bool:
+def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, warm_up: WarmUp, clients: float) -> bool:
     """Whether a block of a thread's log, with one of `every` transactions in it, may take long to fill.
 
     `clients` is the ratio of the step's to the warm-up's. Without a warm-up, nothing is known about the user's own
@@ -323,9 +327,9 @@ def _may_be_slow(options: Options, scripts: Sequence[Script], every: int, found:
     """
     if options.rate is not None:
         return options.rate <= SLOW_LINES
-    if found.lines_per_s is None:
+    if warm_up.lines_per_s is None:
         return every == 1 and not any(script.builtin for script in scripts)
-    return found.lines_per_s * found.log_every / every * min(1.0, clients) <= SLOW_LINES
+    return warm_up.lines_per_s * warm_up.log_every / every * min(1.0, clients) <= SLOW_LINES
 
 
 def _expected_s(step: Record) -> float:

@@ -79,8 +79,8 @@ class TpccLike:
 
     def written(self, record: Record) -> Mapping[str, str]:
         ours = {script.text for script in scripts()}
-        own = {each.name: each.text for each in _recorded_scripts(record) if each.text not in ours}
-        return own  # of another version of pgbed, or made by hand
+        added = {script.name: script.text for script in _recorded_scripts(record) if script.text not in ours}
+        return added  # of another version of pgbed, or made by hand
 
     def sliced_options(self, entries: Record) -> dict[str, Any]:
         return {"seconds": SLICED_SECONDS, **{name: value for name, value in entries.items() if value is not None}}
@@ -127,11 +127,11 @@ class TpccLike:
         return CLUSTER_BYTES + 2 * data + min(data, max_wal_bytes)
 
     def identity(self, record: Record) -> dict[str, Any]:
-        own = {name: value for name, value in msgspec.to_builtins(recorded(record)).items() if name not in SHAPE}
+        identity = {name: value for name, value in msgspec.to_builtins(recorded(record)).items() if name not in SHAPE}
         text = "\n".join(f"{script.name}@{script.weight}\n{script.text}" for script in _recorded_scripts(record))
         program = record.get("programs", {}).get(PROGRAM, {})
         return {
-            **own,
+            **identity,
             "scripts": hashlib.sha256(text.encode()).hexdigest()[:12],
             "pgbench": f"{program.get('version', '')} {program.get('digest', '')[:12]}".strip(),
         }

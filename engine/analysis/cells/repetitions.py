@@ -2,8 +2,9 @@
 
 Servers are interleaved until each has done its work, and each has its active time; blocks have no ratio of their own,
 since nothing is known of a statement before it ends. A pair of clusters has the ratio of the sums of its repetitions'
-times, and pairs are judged by their own scatter (Student's t). Scatter of repetitions is not an error of a pair's ratio: they
-do not begin together, so that a machine that becomes slower hits them unequally, and they share their clusters.
+times, and pairs are judged by their own scatter (Student's t). Scatter of repetitions is not an error of a pair's
+ratio: they do not begin together, so that a machine that becomes slower hits them unequally, and they share their
+clusters.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ def test_totals_never_go_back_while_backends_come_and_go(
         thread.start()
         try:
             for _ in range(100):
-                sample = every.sample(whole=False)
+                sample = every.sample(all_processes=False)
                 assert last is not None and sample is not None
                 for key, change in difference(last.total, sample.total).items():
                     assert change >= 0, key
