@@ -14,7 +14,7 @@ from typing import Any
 
 from probes.elf import Elf, Symbol
 from probes.errors import ProbeError
-from probes.table import Candidate, Event, Probe
+from probes.table import Candidate, Probe, ServerEvent
 
 # Suffixes of functions that compilers specialise.
 CLONE = r"(\.(isra|part|constprop|cold|lto_priv)\.?\d*)*"
@@ -85,7 +85,7 @@ def find(elf: Elf, function: str) -> Symbol | None:
 
 
 def resolve(
-    elf: Elf, event: Event, major: int, *, kernel: tuple[int, int], allow_slow: bool = False
+    elf: Elf, event: ServerEvent, major: int, *, kernel: tuple[int, int], allow_slow: bool = False
 ) -> tuple[Attachment, ...]:
     """Attachments of an event: the first candidate whose entry is not slow.
 
@@ -120,7 +120,7 @@ def resolve(
 
 
 def resolve_all(
-    elf: Elf, events: Iterable[Event], major: int, *, kernel: tuple[int, int], allow_slow: bool = False
+    elf: Elf, events: Iterable[ServerEvent], major: int, *, kernel: tuple[int, int], allow_slow: bool = False
 ) -> dict[str, tuple[Attachment, ...]]:
     return {event.name: resolve(elf, event, major, kernel=kernel, allow_slow=allow_slow) for event in events}
 
@@ -154,7 +154,7 @@ def origin(probe: Probe, bpftrace: str, elf: Elf, attachments: Mapping[str, tupl
 
 
 def _attachments(
-    elf: Elf, event: Event, candidate: Candidate, kernel: tuple[int, int]
+    elf: Elf, event: ServerEvent, candidate: Candidate, kernel: tuple[int, int]
 ) -> tuple[Attachment, ...] | None:
     attachments: list[Attachment] = []
     for name in candidate.usdt:

@@ -40,7 +40,7 @@ TICK_NS = 10_000_000  # resolution of processes' start times
 RAW_CAP_BYTES = 64 * 1024 * 1024
 
 
-class State(Enum):
+class ProbeState(Enum):
     """FAILED and ENDED are final."""
 
     IDLE = "idle"
@@ -95,7 +95,7 @@ class ProbeSession:
     ) -> None:
         self.target = target
         self.probe = BY_ID[probe]
-        self.state = State.IDLE
+        self.state = ProbeState.IDLE
         self.messages: list[str] = []
         self.gaps: list[Gap] = []
         self.restarts = 0
@@ -160,8 +160,8 @@ class ProbeSession:
     def wait_baseline(self, timeout_s: float = 3 * START_TIMEOUT_S) -> bool:
         """Wait until the first tick has been read: all later events will be in a frame. It may wait for a CPU first."""
         until_s = time.monotonic() + timeout_s
-        while self.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
-            if self.state is State.RUNNING and self._reader.baseline_ns is not None:
+        while self.state in (ProbeState.STARTING, ProbeState.RUNNING) and time.monotonic() < until_s:
+            if self.state is ProbeState.RUNNING and self._reader.baseline_ns is not None:
                 return True
             self.poll()
             time.sleep(0.01)
@@ -187,14 +187,14 @@ class ProbeSession:
                 then, self._then = self._then, None
                 then()
             return ()
-        if self.state is State.STARTING:
+        if self.state is ProbeState.STARTING:
             self._look_ready()
-        if code is not None and self.state is State.STARTING and living(self._clients) != self._clients:
+        if code is not None and self.state is ProbeState.STARTING and living(self._clients) != self._clients:
             self._end_then(self._spawn)  # a client exited before the helper looked
         elif code is not None:
             frames += self._read(tracer)
             self._lost(f"bpftrace ended with code {code}")
-        elif tracer.hung(START_TIMEOUT_S if self.state is State.STARTING else HUNG_S):
+        elif tracer.hung(START_TIMEOUT_S if self.state is ProbeState.STARTING else HUNG_S):
             self._lost("bpftrace printed nothing and was not waiting for a CPU")
         return frames
 
@@ -208,12 +208,12 @@ class ProbeSession:
     @property
     def over(self) -> bool:
         """Whether it has ended with its bpftrace, so that `poll` need not be called any more."""
-        return self.state in (State.FAILED, State.ENDED) and self._tracer is None
+        return self.state in (ProbeState.FAILED, ProbeState.ENDED) and self._tracer is None
 
     def ask_stop(self) -> None:
         """Begin to end the probe and return at once; `poll` completes it, `stop` waits for that."""
-        if self.state is not State.FAILED:
-            self.state = State.ENDED
+        if self.state is not ProbeState.FAILED:
+            self.state = ProbeState.ENDED
         self._close_gap(None)
         if self._tracer is not None:
             self._tracer.ask_end()
@@ -255,7 +255,7 @@ class ProbeSession:
         arguments += ["--mount-tracefs"] if self._mount else []
         self._reader.restart()
         self._first_ns = None
-        self.state = State.STARTING
+        self.state = ProbeState.STARTING
         self._tracer = Tracer(tuple(arguments), self._command)
 
     def _read(self, tracer: Tracer) -> tuple[Frame, ...]:
@@ -264,7 +264,7 @@ class ProbeSession:
         starved, data = tracer.starved, tracer.read()
         if not data:
             return ()
-        if starved and self.state is State.RUNNING:
+        if starved and self.state is ProbeState.RUNNING:
             reason = "bpftrace was waiting for a CPU; the counts of that time are in one frame"
             self.gaps.append(self._gap(reason, time.monotonic_ns()))
         if self._raw is not None and self._raw.tell() < RAW_CAP_BYTES:
@@ -313,7 +313,7 @@ class ProbeSession:
                 f"probes: {self.probe.id}: {len(born - reader.groups.keys())} server processes started while it was "
                 "being attached and are not counted"
             )
-        self.state = State.RUNNING
+        self.state = ProbeState.RUNNING
         self._close_gap(time.monotonic_ns())
 
     def _born_meanwhile(self) -> set[int]:
@@ -327,7 +327,7 @@ class ProbeSession:
 
     def _lost(self, reason: str) -> None:
         """bpftrace has ended or hangs: start another, once; then the probe fails."""
-        if self.restarts >= RESTARTS or (self.state is State.STARTING and self.restarts == 0):
+        if self.restarts >= RESTARTS or (self.state is ProbeState.STARTING and self.restarts == 0):
             self._fail(f"{self.probe.id} has stopped: {reason}")
             return
         self.restarts += 1
@@ -336,7 +336,7 @@ class ProbeSession:
         self._end_then(self._spawn)
 
     def _fail(self, reason: str) -> None:
-        self.state = State.FAILED
+        self.state = ProbeState.FAILED
         self._report(f"probes: {reason}")
         self._open_gap = self._open_gap or self._gap(reason)
         self._close_gap(None)

@@ -23,7 +23,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerEvent:
     """An event in a server; in capitals, `name` is its placeholder in scripts.
 
     A `rare` event may attach where a hit is slow; an `optional` one may have no attach point.
@@ -64,7 +64,7 @@ class Probe:
     needs: tuple[str, ...]
     cost: str
     fields: tuple[Field, ...]
-    events: tuple[Event, ...] = ()
+    events: tuple[ServerEvent, ...] = ()
 
     @property
     def script(self) -> str:
@@ -90,7 +90,7 @@ def _histogram(name: str, source: str) -> Field:
 MAX_US = Field("max_us", "@max_us", "peak")
 RUNQ_US = _histogram("runq_us", "@runq_us")
 
-PLAN_START = Event(
+PLAN_START = ServerEvent(
     "plan_start",
     (
         Candidate(usdt=("query__plan__start",)),
@@ -98,7 +98,7 @@ PLAN_START = Event(
         Candidate(functions=("standard_planner",)),
     ),
 )
-PLAN_END = Event(
+PLAN_END = ServerEvent(
     "plan_end",
     (
         Candidate(usdt=("query__plan__done",)),
@@ -107,11 +107,11 @@ PLAN_END = Event(
     ),
 )
 # Called only by code that catches an error.
-CAUGHT = Event("caught", (Candidate(functions=("FlushErrorState",)),), rare=True, optional=True)
+CAUGHT = ServerEvent("caught", (Candidate(functions=("FlushErrorState",)),), rare=True, optional=True)
 
-PARSE = Event("parse", (Candidate(usdt=("query__parse__start",)), Candidate(functions=("raw_parser",))))
+PARSE = ServerEvent("parse", (Candidate(usdt=("query__parse__start",)), Candidate(functions=("raw_parser",))))
 # Up to 14 a Parse message has its own analysis that bypasses the others, including the USDT probe.
-ANALYZE = Event(
+ANALYZE = ServerEvent(
     "analyze",
     (
         Candidate(usdt=("query__rewrite__start",), functions=("parse_analyze_varparams",), until=14),
@@ -129,17 +129,19 @@ ANALYZE = Event(
         ),
     ),
 )
-EXECUTE = Event("execute", (Candidate(functions=("PortalStart",)),))
-STATEMENT_END = Event("statement_end", (Candidate(functions=("ReadyForQuery",)), Candidate(functions=("PortalDrop",))))
+EXECUTE = ServerEvent("execute", (Candidate(functions=("PortalStart",)),))
+STATEMENT_END = ServerEvent(
+    "statement_end", (Candidate(functions=("ReadyForQuery",)), Candidate(functions=("PortalDrop",)))
+)
 
 # Static functions without a USDT probe.
-ENDPOINT_START = Event("endpoint_start", (Candidate(functions=("get_actual_variable_endpoint",)),))
-ENDPOINT_END = Event("endpoint_end", (Candidate(functions=("get_actual_variable_endpoint",), at_return=True),))
-LEAF_PAGE = Event("leaf_page", (Candidate(functions=("_bt_readpage",)),))
+ENDPOINT_START = ServerEvent("endpoint_start", (Candidate(functions=("get_actual_variable_endpoint",)),))
+ENDPOINT_END = ServerEvent("endpoint_end", (Candidate(functions=("get_actual_variable_endpoint",), at_return=True),))
+LEAF_PAGE = ServerEvent("leaf_page", (Candidate(functions=("_bt_readpage",)),))
 
-BUFFER = Event("buffer", (Candidate(functions=("ReadBufferExtended",)),))
-INDEX_ENTRY = Event("index_entry", (Candidate(functions=("index_getnext_tid",)),))
-INDEX_TUPLE = Event("index_tuple", (Candidate(functions=("index_getnext_slot",)),))
+BUFFER = ServerEvent("buffer", (Candidate(functions=("ReadBufferExtended",)),))
+INDEX_ENTRY = ServerEvent("index_entry", (Candidate(functions=("index_getnext_tid",)),))
+INDEX_TUPLE = ServerEvent("index_tuple", (Candidate(functions=("index_getnext_slot",)),))
 
 OFF = {"since": "@off", "since_part": "@state"}
 

@@ -4,7 +4,7 @@
 
 Strings, docstrings and comments are read, and README and the manual, more strictly; names are not. And which tests
 within the Nix build name a file of the machine, which the sandbox of a build lacks; and which calls read text of
-programs or files without saying what becomes of bytes that are not UTF-8.
+programs or files without saying what becomes of bytes that are not UTF-8. A class name occurs once.
 """
 
 from __future__ import annotations
@@ -98,6 +98,16 @@ def pieces(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], NAMES.sub("", token.string)
 
 
+def repeated_classes(home: Path) -> Iterator[str]:
+    """Class names of the product that stand for more than one class, but workloads' `Options`, as lines."""
+    places: dict[str, list[str]] = {}
+    for path in (path for package in PACKAGES for path in sorted((home / package).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef) and node.name != "Options":
+                places.setdefault(node.name, []).append(f"{path.relative_to(home)}:{node.lineno}")
+    yield from (f"{' and '.join(where)}: two classes {name}" for name, where in places.items() if len(where) > 1)
+
+
 MACHINE = re.compile(r"/(usr|s?bin|lib(64)?|sys)(/\S*)?")
 IN_SANDBOX = ("/bin/sh",)
 
@@ -130,6 +140,6 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
 
 if __name__ == "__main__":
     root = Path(__file__).parents[1]
-    found = [*complaints(root), *manual(root), *files_of_the_machine(root)]
-    print(*found, sep="\n", file=sys.stderr) if found else None
-    sys.exit(1 if found else 0)
+    lines = [*complaints(root), *manual(root), *repeated_classes(root), *files_of_the_machine(root)]
+    print(*lines, sep="\n", file=sys.stderr) if lines else None
+    sys.exit(1 if lines else 0)

@@ -27,7 +27,7 @@ FIXED = ("overrides", "probes")  # the same at each scale
 FOLDER = "presets"
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PresetLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line of a published table: a figure of a step, a value for each of the table's subjects."""
 
     step: Name
@@ -35,7 +35,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     figure: Name | None = None  # the table's, where it has one for all
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PresetTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A published table. Only ratios of its values are used, since it is from another machine.
 
     `figure` is one of a cell's step (`engine.results.comparison.CellStep`), with dots as in `roles.insert.cpu_s`.
@@ -45,7 +45,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     title: Text
     subjects: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=12)]
-    lines: Annotated[tuple[Line, ...], Meta(min_length=1, max_length=64)]
+    lines: Annotated[tuple[PresetLine, ...], Meta(min_length=1, max_length=64)]
     figure: Name = "rate_per_s"
     against: tuple[Literal["subject", "line"], ...] = ("subject",)
     among: Literal["build", "config", "kernel"] = "build"
@@ -81,7 +81,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     plan: Mapping[str, Any] = {}
     scales: Mapping[Scale, Mapping[str, Any]] = {}
     steps: tuple[Mapping[str, Any], ...] = ()
-    published: tuple[Table, ...] = ()
+    published: tuple[PresetTable, ...] = ()
     remarks: tuple[Text, ...] = ()
     name: str = ""  # the file's
     folder: str = ""

@@ -48,7 +48,7 @@ class _Log(io.TextIOBase):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchContext:
     """The environment of a search. `start` runs a prepared run to its end and returns the exit code."""
 
     repository: Path
@@ -62,12 +62,12 @@ class Place:
 
 
 @contextmanager
-def placed(repository: Path, folder: Path, say: Callable[[str], None], start: Start) -> Iterator[Place]:
+def placed(repository: Path, folder: Path, say: Callable[[str], None], start: Start) -> Iterator[SearchContext]:
     """Yield a search's place, with a log in its folder; a terminal also shows the newest line of that."""
     terminal = PlainConsole(stderr=True)
     with (folder / LOG).open("a") as log:
         if not terminal.is_terminal:
-            yield Place(repository, folder, say, PlainConsole(force_terminal=False, file=log), start)
+            yield SearchContext(repository, folder, say, PlainConsole(force_terminal=False, file=log), start)
             return
         with terminal.status("") as status:
 
@@ -82,17 +82,17 @@ def placed(repository: Path, folder: Path, say: Callable[[str], None], start: St
                 status.start()
 
             console = PlainConsole(force_terminal=False, file=cast(TextIO, _Log(log, show)))
-            yield Place(repository, folder, say_between, console, start)
+            yield SearchContext(repository, folder, say_between, console, start)
 
 
-def build(place: Place, name: str, commit: Commit) -> str:
+def build(place: SearchContext, name: str, commit: Commit) -> str:
     spec = f"{name}=git:{place.repository}@{commit.hash}"
     resolve.resolve([spec], place.note, place.folder / ".builds")
     return spec
 
 
 def measured(
-    place: Place, entries: Mapping[str, Any], commits: Mapping[str, Commit], begun: Callable[[str], None]
+    place: SearchContext, entries: Mapping[str, Any], commits: Mapping[str, Commit], begun: Callable[[str], None]
 ) -> str:
     """Run a plan of labelled commits and return its name, which `begun` gets before the run begins."""
     request = planfile.request({**entries, "builds": [build(place, name, commit) for name, commit in commits.items()]})
@@ -105,7 +105,7 @@ def measured(
     return prospect.manifest.run
 
 
-def ended(place: Place, run: str) -> bool:
+def ended(place: SearchContext, run: str) -> bool:
     """Whether a run has ended; waits for one that is still being measured."""
     path = place.folder / run
     if not is_name(run) or not is_run(path):

@@ -16,12 +16,12 @@ import msgspec
 
 from engine.analysis.answer.compare import compare
 from engine.analysis.series import bisection
-from engine.analysis.series.bisection import Ends, Judgement
+from engine.analysis.series.bisection import CommitJudgement, Ends
 from engine.bisect import ends, measurements, state
 from engine.bisect.culprit import Culprit
 from engine.bisect.ends import BAD, GOOD, TRIED
-from engine.bisect.measurements import Place, Start
-from engine.bisect.state import FORMAT, MeasuredCommit, PendingRun, State
+from engine.bisect.measurements import SearchContext, Start
+from engine.bisect.state import FORMAT, MeasuredCommit, PendingRun, SearchState
 from engine.builds import commit_log
 from engine.builds.commit_log import Commit
 from engine.builds.nix import BuildFailed
@@ -73,14 +73,14 @@ def run(search: Search, *, again: bool) -> Culprit:
 
 
 class _Bisection:
-    def __init__(self, search: Search, commits: Sequence[Commit], place: Place, *, again: bool) -> None:
+    def __init__(self, search: Search, commits: Sequence[Commit], place: SearchContext, *, again: bool) -> None:
         self.search, self.commits, self.place, self.folder = search, commits, place, place.folder
         self.count = len(commits) - 1
         self.places = {commit.hash: place for place, commit in enumerate(commits)}
         asked = (search.asked.entries(), search.step, search.pairs)
         digest = hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()
         known = set(self.places)
-        self.state = State(FORMAT, digest) if again else state.read(self.folder / STATE, digest, known)
+        self.state = SearchState(FORMAT, digest) if again else state.read(self.folder / STATE, digest, known)
 
     def run(self) -> Culprit:
         say, state, commits = self.place.say, self.state, self.commits
@@ -272,8 +272,8 @@ class _Bisection:
         """The commit's place in each judgement, and the weight of evidence for the bad end."""
         return bisection.weighed(Ends(self.state.ends), self._judgements())
 
-    def _judgements(self) -> list[Judgement]:
-        return [Judgement(self.places[result.commit], result.pairs) for result in self.state.judged]
+    def _judgements(self) -> list[CommitJudgement]:
+        return [CommitJudgement(self.places[result.commit], result.pairs) for result in self.state.judged]
 
     def _write(self) -> None:
         state.write(self.folder / STATE, self.state)

@@ -28,7 +28,7 @@ class PendingRun(msgspec.Struct, frozen=True):
     commits: dict[str, str]
 
 
-class State(msgspec.Struct):
+class SearchState(msgspec.Struct):
     """The state of a search. `asked` is a digest of all that results depend on; `after` the last commit known good.
 
     `measured` are the runs of both ends; `step` is the one that is slower, by the log ratios of `ends`. `broken` are
@@ -48,22 +48,22 @@ class State(msgspec.Struct):
     mended: list[str] = []
 
 
-def write(path: Path, state: State) -> None:
+def write(path: Path, state: SearchState) -> None:
     written = path.with_name(f"{path.name}.new")
     written.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
     written.replace(path)
 
 
-def read(path: Path, digest: str, known: set[str]) -> State:
+def read(path: Path, digest: str, known: set[str]) -> SearchState:
     """The saved state, or a new one. Raises UserError for a file of another search."""
     try:
-        state = msgspec.json.decode(read_plain(path, MAX_BYTES), type=State)
+        state = msgspec.json.decode(read_plain(path, MAX_BYTES), type=SearchState)
     except FileNotFoundError:
-        return State(FORMAT, digest)
+        return SearchState(FORMAT, digest)
     except (OSError, msgspec.MsgspecError) as error:
         raise UserError(f"{path}: cannot be read: {error}; --again starts over") from None
     if state.format == FORMAT and state.asked != digest and not state.step:
-        return State(FORMAT, digest)  # nothing was known of the ends
+        return SearchState(FORMAT, digest)  # nothing was known of the ends
     if state.format != FORMAT or state.asked != digest:
         raise UserError(f"{path}: this search was begun with other options; --again starts over, --out starts another")
     named = {judged.commit for judged in state.judged} | set(state.broken) | ({state.after} if state.after else set())

@@ -43,7 +43,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _ExtensionTable:
     """`names` are known wherever this is read; over hostpkgs `sources` is empty."""
 
     names: tuple[str, ...]
@@ -174,12 +174,12 @@ def _known(build: str, name: str) -> _Source:
     raise UserError(f"build '{build}': {unknown('extension', name, (*CONTRIB, *table.names))}; {how}")
 
 
-def _table() -> _Table:
+def _table() -> _ExtensionTable:
     path = os.environ.get("PGBED_EXTENSIONS")
     if not path:
-        return _Table((), (), "")
+        return _ExtensionTable((), (), "")
     where = f"the list of extensions in {path}"
     try:
-        return converted(parsed(Path(path).read_bytes(), where), _Table, where)
+        return converted(parsed(Path(path).read_bytes(), where), _ExtensionTable, where)
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error

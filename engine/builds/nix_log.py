@@ -44,7 +44,7 @@ class _Event(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Activity:
+class NixActivity:
     """A build (with its builder's lines), copy or download of `subject`, or a wait, in Nix's words.
 
     `builder` is "" for this machine.
@@ -82,7 +82,7 @@ class NixError:
 @dataclass(slots=True)
 class NixLog:
     reported: list[NixError] = field(default_factory=list)
-    activities: dict[int, Activity] = field(default_factory=dict)
+    activities: dict[int, NixActivity] = field(default_factory=dict)
     _rest: bytes = b""
     _plain: str = ""
 
@@ -95,10 +95,10 @@ class NixLog:
     def errors(self) -> list[str]:
         return [error.text for error in self.reported]
 
-    def builds(self) -> list[Activity]:
+    def builds(self) -> list[NixActivity]:
         return [activity for activity in self.activities.values() if activity.kind == BUILD]
 
-    def _current(self) -> Activity | None:
+    def _current(self) -> NixActivity | None:
         activities = list(self.activities.values())
         running = [activity for activity in activities if activity.running]
         return next(reversed(running or activities), None)
@@ -163,12 +163,12 @@ class NixLog:
                 return text if event.level <= INFO else None
             case "start" if event.type in (COPY, DOWNLOAD, BUILD) and event.level <= INFO:
                 texts = [*map(str, event.fields), "", ""]
-                activity = Activity(event.type, texts[0], texts[1] if event.type == BUILD else "")
+                activity = NixActivity(event.type, texts[0], texts[1] if event.type == BUILD else "")
                 self.activities[event.id] = activity
                 return event.text
             case "start" if event.type == WAIT:
                 text = ANSI.sub("", event.text)
-                self.activities[event.id] = Activity(WAIT, text)
+                self.activities[event.id] = NixActivity(WAIT, text)
                 return text
             case "result" if event.type == PRINTED and event.id in self.activities:
                 line = ANSI.sub("", "".join(map(str, event.fields)))

@@ -46,7 +46,7 @@ class OwnBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     configure_flags: tuple[str, ...] = ()
 
 
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _BuildTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: dict[str, OwnBuild] = {}
 
 
@@ -68,7 +68,7 @@ def own_builds() -> dict[str, OwnBuild]:
     if not os.path.lexists(path):
         return {}
     text = read_text(path, "table of builds")
-    builds = converted(parsed_toml(text, str(path)), _Table, str(path)).builds
+    builds = converted(parsed_toml(text, str(path)), _BuildTable, str(path)).builds
     for label, build in builds.items():
         _check(f"{path}: build '{label}'", label, build)
     return builds

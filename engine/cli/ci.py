@@ -33,7 +33,7 @@ PMUS = Path("/sys/bus/event_source/devices")
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class CiSide:
     name: str
     label: str
     title: str
@@ -104,24 +104,24 @@ def _check_writable(folder: Path, summary: Path) -> None:
     disk.check_writable(summary)
 
 
-def _installs(text: str) -> tuple[Side, Side]:
+def _installs(text: str) -> tuple[CiSide, CiSide]:
     prefixes = comma_list(text)
     if len(prefixes) != 2:
         raise UserError(f"--install {text}: name two installs, BASE,HEAD")
     return tuple(
-        Side(name, f"{name}={user_path(prefix).absolute()}", prefix)
+        CiSide(name, f"{name}={user_path(prefix).absolute()}", prefix)
         for name, prefix in zip(("base", "head"), prefixes, strict=True)
     )  # type: ignore[return-value]
 
 
-def _revisions(base: str | None, head: str, repo: Path) -> tuple[Side, Side]:
+def _revisions(base: str | None, head: str, repo: Path) -> tuple[CiSide, CiSide]:
     from engine.builds.commit_log import merge_base
 
     if not base:
         raise UserError("name what the head is to be merged into with --base, or two installs with --install")
     ends = merge_base(repo.absolute(), base, head)
     return tuple(
-        Side(name, f"{name}=git:{repo.absolute()}@{commit.hash}", commit.text)
+        CiSide(name, f"{name}=git:{repo.absolute()}@{commit.hash}", commit.text)
         for name, commit in zip(("base", "head"), ends, strict=True)
     )  # type: ignore[return-value]
 
@@ -144,7 +144,7 @@ def _has_pmu() -> bool:
     return any((PMUS / name).exists() for name in ("cpu", "cpu_core", "armv8_pmuv3_0"))
 
 
-def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
+def _build(sides: tuple[CiSide, CiSide], folder: Path, summary: Path) -> None:
     """Build both. A head that does not build is the job's result; a base that does not is an error."""
     from engine.builds import resolve
     from engine.builds.nix import BuildFailed
@@ -165,7 +165,7 @@ def _build(sides: tuple[Side, Side], folder: Path, summary: Path) -> None:
 
 
 def _measure(
-    sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path, console: PlainConsole
+    sides: tuple[CiSide, CiSide], steps: list[str], minutes: float, folder: Path, console: PlainConsole
 ) -> tuple[Path, str]:
     """The run, and a line on steps that were left out."""
     from engine.plan import planfile
@@ -180,7 +180,9 @@ def _measure(
     return folder / prospect.manifest.run, left_out
 
 
-def _fitting(sides: tuple[Side, Side], steps: list[str], minutes: float, folder: Path) -> tuple[dict[str, Any], str]:
+def _fitting(
+    sides: tuple[CiSide, CiSide], steps: list[str], minutes: float, folder: Path
+) -> tuple[dict[str, Any], str]:
     """The plan that fits into memory, disk and time, and a line on what it leaves out of the whole one.
 
     Raises UserError if not even the smallest fits.
@@ -241,7 +243,7 @@ def _sizes(steps: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _conclude(
-    run: Path, sides: tuple[Side, Side], folder: Path, summary: Path, gate: bool, notes: tuple[str, ...] = ()
+    run: Path, sides: tuple[CiSide, CiSide], folder: Path, summary: Path, gate: bool, notes: tuple[str, ...] = ()
 ) -> int:
     from engine.analysis.answer.compare import compare
     from engine.journal.manifest import read_manifest

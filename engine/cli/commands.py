@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 
-class Command(NamedTuple):
+class BenchCommand(NamedTuple):
     """A command's module and name there, its line in `bench --help`, and its page of the manual."""
 
     place: str
@@ -35,38 +35,42 @@ def loaded(place: str) -> click.Command:
 
 GROUPS = {
     "Start a run": {
-        "run": Command("run:run", "Run a benchmark: build, load, measure, compare.", "how-to/comparisons"),
-        "resume": Command("watch:resume", "Continue a run that was stopped or has died.", "how-to/comparisons"),
-        "stop": Command("watch:stop", "Stop a run; `bench resume` continues it.", "how-to/comparisons"),
-        "demo": Command(
+        "run": BenchCommand("run:run", "Run a benchmark: build, load, measure, compare.", "how-to/comparisons"),
+        "resume": BenchCommand("watch:resume", "Continue a run that was stopped or has died.", "how-to/comparisons"),
+        "stop": BenchCommand("watch:stop", "Stop a run; `bench resume` continues it.", "how-to/comparisons"),
+        "demo": BenchCommand(
             "demo:demo", "Show a recorded comparison, with a guide: no server needed.", "tutorial/first-comparison"
         ),
     },
     "Look at runs": {
-        "watch": Command("watch:watch", "Follow a run, or replay one of its cells.", "how-to/terminal"),
-        "compare": Command("compare:compare", "Compare the builds or configs of a run.", "tutorial/first-comparison"),
-        "report": Command("report:report", "Write a comparison as a page for the browser.", "how-to/comparisons"),
-        "trend": Command("trend:trend", "Show a figure over many runs, and where it changed.", "how-to/comparisons"),
-        "list": Command("lists:list_", "List builds, configs, workloads, probes or runs.", "how-to/comparisons"),
-        "tag": Command("runs:tag", "Tag a run, to find it again.", "how-to/comparisons"),
-        "mark": Command("watch:mark", "Add a marker to a running run.", "how-to/terminal"),
-        "delete": Command("runs:delete", "Delete runs from the disk.", "how-to/comparisons"),
+        "watch": BenchCommand("watch:watch", "Follow a run, or replay one of its cells.", "how-to/terminal"),
+        "compare": BenchCommand(
+            "compare:compare", "Compare the builds or configs of a run.", "tutorial/first-comparison"
+        ),
+        "report": BenchCommand("report:report", "Write a comparison as a page for the browser.", "how-to/comparisons"),
+        "trend": BenchCommand(
+            "trend:trend", "Show a figure over many runs, and where it changed.", "how-to/comparisons"
+        ),
+        "list": BenchCommand("lists:list_", "List builds, configs, workloads, probes or runs.", "how-to/comparisons"),
+        "tag": BenchCommand("runs:tag", "Tag a run, to find it again.", "how-to/comparisons"),
+        "mark": BenchCommand("watch:mark", "Add a marker to a running run.", "how-to/terminal"),
+        "delete": BenchCommand("runs:delete", "Delete runs from the disk.", "how-to/comparisons"),
     },
     "Judge a change": {
-        "ci": Command("ci:ci", "Compare a head with its merge base, for a CI job.", "how-to/ci"),
-        "bisect": Command("bisect:bisect", "Find the commit that made a step slower.", "how-to/bisect"),
+        "ci": BenchCommand("ci:ci", "Compare a head with its merge base, for a CI job.", "how-to/ci"),
+        "bisect": BenchCommand("bisect:bisect", "Find the commit that made a step slower.", "how-to/bisect"),
     },
     "Find causes": {
-        "flame": Command("flame:flame", "Write a flame graph of sampled stacks.", "how-to/probes"),
-        "probes": Command("probes:probes", "Measure what probes cost, or switch them.", "how-to/probes"),
+        "flame": BenchCommand("flame:flame", "Write a flame graph of sampled stacks.", "how-to/probes"),
+        "probes": BenchCommand("probes:probes", "Measure what probes cost, or switch them.", "how-to/probes"),
     },
     "Measure on more machines": {
-        "farm": Command("farm:farm", "Measure a plan in blocks on Nix's remote builders.", "how-to/farm"),
+        "farm": BenchCommand("farm:farm", "Measure a plan in blocks on Nix's remote builders.", "how-to/farm"),
     },
     "Set up": {
-        "doctor": Command("doctor:doctor", "Check this machine for sources of noise.", "how-to/quiet-machine"),
-        "pin": Command("pin:pin", "Add a release of PostgreSQL to your own builds.", "how-to/builds"),
-        "schema": Command("schema:schema", "Print the JSON Schema of a record.", "reference/results"),
+        "doctor": BenchCommand("doctor:doctor", "Check this machine for sources of noise.", "how-to/quiet-machine"),
+        "pin": BenchCommand("pin:pin", "Add a release of PostgreSQL to your own builds.", "how-to/builds"),
+        "schema": BenchCommand("schema:schema", "Print the JSON Schema of a record.", "reference/results"),
     },
 }
 HIDDEN = {"block": "farm:block"}  # run by a derivation of a farm

@@ -17,7 +17,7 @@ from engine.report.console import echo, echo_lines
 from workloads.api.lists import comma_list
 
 if TYPE_CHECKING:
-    from engine.report.gate import Judged
+    from engine.report.gate import GatedStep
     from engine.results.comparison import Comparison
 
 
@@ -121,7 +121,9 @@ def compare(
         sys.exit(exit_code(judged))
 
 
-def _gate(comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None) -> tuple[Judged, ...]:
+def _gate(
+    comparison: Comparison, folders: list[Path], tolerate: str | None, junit: Path | None
+) -> tuple[GatedStep, ...]:
     from engine.host import disk
     from engine.journal.manifest import read_manifest
     from engine.plan.tolerance import strictest, tolerances

@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListedRows:
     """Rows of a list. A table shows the `columns`, and `notes` below it."""
 
     rows: Sequence[Row]
@@ -42,7 +42,7 @@ class Listing:
     notes: tuple[str, ...] = ()
 
 
-def builds(ask: bool = False) -> Listing:
+def builds(ask: bool = False) -> ListedRows:
     """One row per build that `--pg` can name. With `ask`, postgresql.org says which minor releases exist."""
     entries = catalog()
     newest: dict[str, str] = {}
@@ -54,23 +54,23 @@ def builds(ask: bool = False) -> Listing:
     rows = [{**asdict(entry), "newest": newest[_major(entry.version)]} for entry in entries]
     columns = ("label", "version", "newest", "provenance", "patches")
     if not rows:
-        return Listing(rows, columns, (str(no_catalogue()),))
+        return ListedRows(rows, columns, (str(no_catalogue()),))
     notes = tuple(f"{release.newest} is released: bench pin {release.newest} adds it" for release in reversed(missing))
     if not ask:
         notes = ("newest: of those here; --newest asks postgresql.org",)
-    return Listing(rows, columns, notes)
+    return ListedRows(rows, columns, notes)
 
 
 def _major(version: str) -> str:
     return re.split(r"\D", version, maxsplit=1)[0]
 
 
-def configs() -> Listing:
+def configs() -> ListedRows:
     rows = [{"name": spec.name, "description": spec.description} for spec in config_tables.catalog()]
-    return Listing(rows, ("name", "description"))
+    return ListedRows(rows, ("name", "description"))
 
 
-def kernels() -> Listing:
+def kernels() -> ListedRows:
     """One row per kernel that servers can run under: `host` is the running one, others run in guests."""
     release = platform.release()
     rows = [{"kernel": HOST, "release": release, "scheduler": scheduler_of(release), "state": "running",
@@ -81,16 +81,16 @@ def kernels() -> Listing:
         for entry in known_kernels()
     ]  # fmt: skip
     notes = () if len(rows) > 1 else ("no others are known here; --kernel NAME=/path/bzImage takes one of your own",)
-    return Listing(rows, ("kernel", "release", "scheduler", "state"), notes)
+    return ListedRows(rows, ("kernel", "release", "scheduler", "state"), notes)
 
 
-def workloads() -> Listing:
+def workloads() -> ListedRows:
     """One row per workload and named size, with its steps; row counts are per client."""
     listed = [known.sizes() for known in registry.workloads()]
     columns = tuple(dict.fromkeys(column for sizes in listed for column in sizes.columns)) or ("workload",)
     notes = tuple(note for sizes in listed for note in sizes.notes)
     notes += ("complete plans, and publications to compare with: bench list presets",)
-    return Listing([row for sizes in listed for row in sizes.rows], columns, notes)
+    return ListedRows([row for sizes in listed for row in sizes.rows], columns, notes)
 
 
 def choices(out: Path) -> dict[str, Sequence[Row]]:
@@ -111,11 +111,11 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
     }
 
 
-def presets() -> Listing:
-    return Listing(preset_rows(), ("preset", "workload", "question", "date"))
+def presets() -> ListedRows:
+    return ListedRows(preset_rows(), ("preset", "workload", "question", "date"))
 
 
-def probes(out: Path) -> Listing:
+def probes(out: Path) -> ListedRows:
     """One row per probe, with its state and its measured cost on this machine (`probe_cost.Cost`)."""
     from engine.analysis.causes import probe_cost
     from engine.tracing import selection
@@ -127,16 +127,16 @@ def probes(out: Path) -> Listing:
     ]
     notes = tuple(f"  {','.join(cost.probes):<18} {probe_cost.lines([cost])[0]}" for cost in measured)
     notes = ("measured here (bench probes cost), with probes against without:", *notes) if notes else ()
-    return Listing(rows, ("probe", "tier", "question", "cost", "state"), notes)
+    return ListedRows(rows, ("probe", "tier", "question", "cost", "state"), notes)
 
 
-def runs(out: Path) -> Listing:
+def runs(out: Path) -> ListedRows:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [{**_row(read_run(folder)), "newest": place == 0} for place, folder in enumerate(runs_in(out))]
     load = "load" if any(row["slices"] for row in rows) else "scale"  # different loads of one scale are told apart
     tags = ("tags",) if any(row["tags"] for row in rows) else ()
     columns = ("run", "newest", "state", "cells", "builds", load, *tags)
-    return Listing(rows, columns, ("*: the newest, which commands take by default",))
+    return ListedRows(rows, columns, ("*: the newest, which commands take by default",))
 
 
 def _row(run: RunSummary) -> Row:
@@ -165,7 +165,7 @@ def _row(run: RunSummary) -> Row:
     }
 
 
-def show(listing: Listing, as_json: bool, console: Console | None = None) -> None:
+def show(listing: ListedRows, as_json: bool, console: Console | None = None) -> None:
     """Print a listing: as JSON in full, else a line for each row, which a terminal breaks between words."""
     if as_json:
         echo_json(listing.rows)
@@ -184,7 +184,7 @@ def show(listing: Listing, as_json: bool, console: Console | None = None) -> Non
         console.print(note) if console.is_terminal else echo(note, err=True)
 
 
-def _column(listing: Listing, name: str) -> list[str]:
+def _column(listing: ListedRows, name: str) -> list[str]:
     values = [row.get(name, "") for row in listing.rows]
     if all(isinstance(value, bool) for value in values):
         return ["*" if value else " " for value in [False, *values]]
@@ -205,7 +205,7 @@ def list_() -> None:
     """List builds, configs, workloads, presets, kernels, probes or runs."""
 
 
-def _add(name: str, text: str, listing: Callable[[], Listing]) -> None:
+def _add(name: str, text: str, listing: Callable[[], ListedRows]) -> None:
     @list_.command(name=name, help=text)
     @JSON
     def _(as_json: bool) -> None:

@@ -30,7 +30,7 @@ INTERFACE = "interface"  # of `bench` alone: no name of a command
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Bench(click.Group):
+class BenchGroup(click.Group):
     """`bench --pg …` is `bench run --pg …`; errors meant for the user are one line and exit code 2."""
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
@@ -174,7 +174,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Bench, context_settings=CONTEXT, epilog="Manual: docs/index.md")
+@click.group(cls=BenchGroup, context_settings=CONTEXT, epilog="Manual: docs/index.md")
 @click.option(
     "--version",
     is_flag=True,

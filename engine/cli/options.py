@@ -74,7 +74,7 @@ class Fraction(click.FloatRange):
         return number
 
 
-class Figure(click.ParamType[int | float]):
+class FigureType(click.ParamType[int | float]):
     """A number with a unit or suffix, within an option's bounds: 400k, 20M, 90s, 2%."""
 
     def __init__(self, option: Option) -> None:

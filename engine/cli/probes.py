@@ -11,7 +11,7 @@ import click
 
 from engine.analysis.causes import probe_cost
 from engine.cli import start
-from engine.cli.options import JSON, OUT, Figure, of_run
+from engine.cli.options import JSON, OUT, FigureType, of_run
 from engine.plan import planfile
 from engine.plan.prepare import with_probed_control
 from engine.report.console import PlainConsole, echo, echo_json
@@ -62,9 +62,9 @@ _add_switch("off", "Detach a probe from", on=False)
     show_default=True,
     help="Pairs of cells with and without.",
 )
-@click.option("--rows", type=Figure(ROWS), help="Rows to load [default: 100000].")
-@click.option("--rows-written", type=Figure(ROWS), help="Rows of l.i1 [default: 200000].")
-@click.option("--query-seconds", type=Figure(SECONDS), help="Seconds per query step [default: 10].")
+@click.option("--rows", type=FigureType(ROWS), help="Rows to load [default: 100000].")
+@click.option("--rows-written", type=FigureType(ROWS), help="Rows of l.i1 [default: 200000].")
+@click.option("--query-seconds", type=FigureType(SECONDS), help="Seconds per query step [default: 10].")
 @click.option("--allow-concurrent", is_flag=True, help="Run even if another run is measuring on this machine.")
 @OUT
 @JSON

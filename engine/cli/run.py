@@ -20,7 +20,7 @@ from engine.builds import typed_release, user_builds
 from engine.builds.label import shown
 from engine.cli import completion, start
 from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
-from engine.cli.options import GLYPHS, OUT, PLAIN, Figure, agree, console
+from engine.cli.options import GLYPHS, OUT, PLAIN, FigureType, agree, console
 from engine.journal import housekeeping
 from engine.plan import planfile, prepare
 from engine.plan.command_line import command
@@ -170,7 +170,7 @@ def _parameter(own: Option) -> Grouped:
     elif own.many:
         shape |= {"callback": _names if own.kind == "str" else partial(_numbers, own)}
     elif own.kind in ("int", "float"):
-        shape |= {"type": Figure(own)}
+        shape |= {"type": FigureType(own)}
     return Grouped(
         [own.flag, *SHORT.get(own.flag, ()), own.name], help=help_text(own), default=None, group=own.group,
         brief=own.brief, shell_complete=completion.values_of(own), **shape

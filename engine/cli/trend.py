@@ -72,7 +72,7 @@ def trend(
     if to is not None:
         disk.check_writable(to)  # before the work
     order = cast(Literal["date", "version"], by)
-    entries: list[tuple[str, trends.Entry]] = []
+    entries: list[tuple[str, trends.IndexedRun]] = []
     for folder in dict.fromkeys(folder.resolve() for folder in folders or (default_out(),)):
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; name one that holds runs")

@@ -64,7 +64,7 @@ class LineBuffer:
         self._rest += data
 
 
-class Lines:
+class LineChannel:
     """Both directions of a connection; the caller closes them. For timeouts of writes, `writing` must not block."""
 
     def __init__(self, reading: int = -1, writing: int = -1, max_bytes: int = MAX_BYTES) -> None:

@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FarmBlock:
     """A block and its outcome: `state` is cached, measured, failed or "" (pending); `refused`: no builder takes it."""
 
     number: int
@@ -49,7 +49,7 @@ class Block:
     refused: bool = False
 
 
-def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> list[Block]:
+def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> list[FarmBlock]:
     """The derivations of `count` blocks; they stay in the store while `roots` has links to them."""
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         request = Path(folder) / "request.json"
@@ -65,10 +65,10 @@ def derive(shared: Mapping[str, Any], count: int, nonce: str, roots: Path) -> li
     if completed.returncode != 0:
         raise UserError(f"Nix cannot make blocks of this plan: {last_words(completed.stderr)}")
     drvs = [os.path.realpath(line) for line in completed.stdout.split()]
-    return [Block(n, drv, read_derivation(Path(drv)).outputs["out"]) for n, drv in enumerate(drvs, 1)]
+    return [FarmBlock(n, drv, read_derivation(Path(drv)).outputs["out"]) for n, drv in enumerate(drvs, 1)]
 
 
-def realise(blocks: Sequence[Block], builders: Builders, progress: Progress) -> list[Block]:
+def realise(blocks: Sequence[FarmBlock], builders: Builders, progress: Progress) -> list[FarmBlock]:
     """Measure all blocks that are not in the store; return them with their outcomes.
 
     A block whose builder is lost restarts at once, on another builder if there is one. Raises UserError if no builder
@@ -108,7 +108,7 @@ def realise(blocks: Sequence[Block], builders: Builders, progress: Progress) -> 
     return list(outcomes.values())
 
 
-def link(block: Block, folder: Path) -> Path:
+def link(block: FarmBlock, folder: Path) -> Path:
     """Link a block's run, which keeps it from garbage collection. Raises UserError if another file is in the way."""
     path = folder / f"result-{block.number}"
     if path.exists() and not path.is_symlink():
@@ -125,7 +125,7 @@ def link(block: Block, folder: Path) -> Path:
 class _Call:
     """One call of Nix: the blocks still to be measured, its log, and each block's builder."""
 
-    blocks: dict[int, Block]
+    blocks: dict[int, FarmBlock]
     process: subprocess.Popen[bytes]
     report: int
     read: int = 0
@@ -134,7 +134,7 @@ class _Call:
     away: set[str] = field(default_factory=set)  # unreachable builders that were reported
 
 
-def _begin(blocks: Sequence[Block], builders: Builders) -> _Call:
+def _begin(blocks: Sequence[FarmBlock], builders: Builders) -> _Call:
     command = ["nix-store", "--realise", *(block.drv for block in blocks), "--keep-going", *FORMAT]
     # This machine may offer the feature as well, as Nix does by default; it is not one of the builders.
     command += ["--max-jobs", "0"]
@@ -153,7 +153,7 @@ def _begin(blocks: Sequence[Block], builders: Builders) -> _Call:
     return _Call({block.number: replace(block, tries=block.tries + 1) for block in blocks}, process, report)
 
 
-def _look(call: _Call, builders: Builders, progress: Progress) -> list[Block]:
+def _look(call: _Call, builders: Builders, progress: Progress) -> list[FarmBlock]:
     """The outcomes of blocks since the last call; the others remain with the call."""
     ended = call.process.poll() is not None  # before its report is read
     new = os.pread(call.report, os.fstat(call.report).st_size - call.read, call.read)
@@ -177,7 +177,7 @@ def _look(call: _Call, builders: Builders, progress: Progress) -> list[Block]:
     return settled
 
 
-def _settled(block: Block, call: _Call, lines: Sequence[str], builders: Builders) -> Block:
+def _settled(block: FarmBlock, call: _Call, lines: Sequence[str], builders: Builders) -> FarmBlock:
     """The outcome of a block that printed these lines; without a state it is to be tried again."""
     begun = call.seen.get(block.number, "")
     block = replace(block, builder=begun or block.builder)
@@ -194,7 +194,7 @@ def _settled(block: Block, call: _Call, lines: Sequence[str], builders: Builders
     return replace(block, state=last, reason=lost[-1][:REASON_CHARS] if lost else "its builder has ended")
 
 
-def _words(block: Block, begun: bool) -> str:
+def _words(block: FarmBlock, begun: bool) -> str:
     if block.state == "measured":
         return f"block {block.number}: measured{_on(block)}"
     if block.state == "failed" and block.tries < TRIES:
@@ -215,7 +215,7 @@ def _end(calls: Sequence[_Call]) -> None:
         os.close(call.report)
 
 
-def _on(block: Block) -> str:
+def _on(block: FarmBlock) -> str:
     return f" on {block.builder}" if block.builder else ""
 
 

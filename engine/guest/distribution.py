@@ -35,7 +35,7 @@ MEMBER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KernelSuites:
     """The suites that may have a kernel series, in the order in which they are tried."""
 
     series: str
@@ -43,14 +43,14 @@ class Source:
 
 
 DEBIAN = {
-    "5.10-distro": Source("5.10", ("bullseye-security", "bullseye")),
-    "6.1-distro": Source("6.1", ("bookworm",)),
-    "6.12-distro": Source("6.12", ("bookworm-backports", "trixie")),
-    "6.18-distro": Source("6.18", ("trixie-backports",)),
+    "5.10-distro": KernelSuites("5.10", ("bullseye-security", "bullseye")),
+    "6.1-distro": KernelSuites("6.1", ("bookworm",)),
+    "6.12-distro": KernelSuites("6.12", ("bookworm-backports", "trixie")),
+    "6.18-distro": KernelSuites("6.18", ("trixie-backports",)),
 }
 
 
-def known() -> dict[str, Source]:
+def known() -> dict[str, KernelSuites]:
     """The kernels that can be fetched here: none unless this is a Debian."""
     return DEBIAN if shutil.which("apt-get") and KEYRING.exists() else {}
 

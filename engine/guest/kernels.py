@@ -38,7 +38,7 @@ RELEASE = re.compile(rb"(\d+\.\d+[A-Za-z0-9.+~_-]{0,80})[ \0]")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogKernel:
     """A kernel of the catalog: `drv` builds its folder `out`; both are empty for a distribution's."""
 
     label: str
@@ -58,16 +58,16 @@ class _Told:
     archives: dict[str, str] = field(default_factory=dict)
 
 
-def catalog() -> tuple[Entry, ...]:
+def catalog() -> tuple[CatalogKernel, ...]:
     """Every labelled kernel except `host`: the flake's, else those of the machine's distribution."""
     path = os.environ.get("PGBED_KERNELS")
     if path:
         where = f"the list of kernels in {path}"
         try:
-            return converted(parsed(Path(path).read_bytes(), where), tuple[Entry, ...], where)
+            return converted(parsed(Path(path).read_bytes(), where), tuple[CatalogKernel, ...], where)
         except OSError as error:
             raise UserError(f"{where} cannot be read: {error.strerror}") from error
-    return tuple(Entry(label, source.series, "distro") for label, source in distribution.known().items())
+    return tuple(CatalogKernel(label, source.series, "distro") for label, source in distribution.known().items())
 
 
 def check_names(specs: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from engine.core.errors import UserError
 from engine.core.kernel import GuestMachine, Kernel
-from engine.core.lines import LineError, Lines
+from engine.core.lines import LineChannel, LineError
 from engine.guest import initrd, kernels
 from engine.guest.tools import Tools
 from engine.system.account import bound_to_engine, unprivileged
@@ -181,7 +181,7 @@ class Guest:
         for end in (self._channel, self._serial):
             end.setblocking(False)
             self._selector.register(end, selectors.EVENT_READ)
-        self._lines = Lines(self._channel.fileno(), self._channel.fileno(), LINE_MAX_BYTES)
+        self._lines = LineChannel(self._channel.fileno(), self._channel.fileno(), LINE_MAX_BYTES)
 
     def __enter__(self) -> Self:
         return self

@@ -45,7 +45,7 @@ NOT_A_PLAIN_DISK = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     name: str
     status: Status
     found: str
@@ -53,88 +53,90 @@ class Check:
     remedy: str = ""
 
 
-Need = Callable[[Path], Check]  # takes the folder that will hold runs
+Need = Callable[[Path], DoctorCheck]  # takes the folder that will hold runs
 
 
-def examine(out: Path, further: Sequence[Need] = ()) -> tuple[Check, ...]:
+def examine(out: Path, further: Sequence[Need] = ()) -> tuple[DoctorCheck, ...]:
     """All checks for runs in the folder `out`: requirements, `further` ones, then sources of noise."""
     return (*(check(out) for check in (*NEEDS, *further)), *judge(environment.record(out)))
 
 
-def judge(record: EnvironmentRecord) -> tuple[Check, ...]:
+def judge(record: EnvironmentRecord) -> tuple[DoctorCheck, ...]:
     """Checks of an environment record for sources of noise, leaving out facts that the machine does not report."""
     return tuple(check for rule in RULES if (check := rule(record)) is not None)
 
 
-def judged(name: str, found: str, fine: bool, reason: str, remedy: str) -> Check:
-    return Check(name, "ok", found) if fine else Check(name, "warn", found, reason, remedy)
+def judged(name: str, found: str, fine: bool, reason: str, remedy: str) -> DoctorCheck:
+    return DoctorCheck(name, "ok", found) if fine else DoctorCheck(name, "warn", found, reason, remedy)
 
 
 # -- requirements
 
 
-def _account(_: Path) -> Check:
+def _account(_: Path) -> DoctorCheck:
     try:
         account = unprivileged()
     except UserError as error:
-        return Check("servers' user", "fail", "none", str(error), "create the user 'postgres', or set PGBED_USER")
-    return Check("servers' user", "ok", account.name)
+        return DoctorCheck("servers' user", "fail", "none", str(error), "create the user 'postgres', or set PGBED_USER")
+    return DoctorCheck("servers' user", "ok", account.name)
 
 
-def _out(out: Path) -> Check:
+def _out(out: Path) -> DoctorCheck:
     name, remedy, place = "output folder", "choose another folder with --out", existing(out)
     try:
         own_folder(out)
         with tempfile.TemporaryDirectory(dir=place):  # permission bits say nothing to root, or about /proc
             pass
     except UserError as error:
-        return Check(name, "fail", str(out), str(error).removesuffix(f"; {remedy}"), remedy)
+        return DoctorCheck(name, "fail", str(out), str(error).removesuffix(f"; {remedy}"), remedy)
     except OSError as error:
-        return Check(name, "fail", str(out), f"{place} cannot be written: {error.strerror}", remedy)
+        return DoctorCheck(name, "fail", str(out), f"{place} cannot be written: {error.strerror}", remedy)
     try:
         barred = unprivileged().barred_at(out)
     except UserError:
-        return Check(name, "warn", str(out), "not checked: there is no user to run servers")
+        return DoctorCheck(name, "warn", str(out), "not checked: there is no user to run servers")
     if barred is not None:
         reason = f"the servers' user may not enter {barred}, so no server could start there"
-        return Check(name, "fail", str(out), reason, remedy)
-    return Check(name, "ok", str(out))
+        return DoctorCheck(name, "fail", str(out), reason, remedy)
+    return DoctorCheck(name, "ok", str(out))
 
 
-def _space(out: Path) -> Check:
+def _space(out: Path) -> DoctorCheck:
     free = free_bytes(out)
     status: Status = "ok" if free >= SPACE_WANTED_BYTES else "warn" if free >= SPACE_NEEDED_BYTES else "fail"
     reason = "" if status == "ok" else f"the quick scale needs about {size(SPACE_NEEDED_BYTES)}, larger ones more"
-    return Check("free space", status, size(free), reason, "free some, or choose another --out" if reason else "")
+    return DoctorCheck("free space", status, size(free), reason, "free some, or choose another --out" if reason else "")
 
 
-def _sockets(_: Path) -> Check:
+def _sockets(_: Path) -> DoctorCheck:
     try:
         base = socket_base(unprivileged())
         check_sockets(base)
         with tempfile.TemporaryDirectory(dir=base):
             pass
     except (UserError, OSError) as error:
-        return Check("socket folder", "fail", "unusable", str(error), "set PGBED_SOCKETS to a short folder")
-    return Check("socket folder", "ok", str(base))
+        return DoctorCheck("socket folder", "fail", "unusable", str(error), "set PGBED_SOCKETS to a short folder")
+    return DoctorCheck("socket folder", "ok", str(base))
 
 
-def _shared_memory(_: Path) -> Check:
+def _shared_memory(_: Path) -> DoctorCheck:
     try:
         os.close(os.memfd_create("pgbed"))
         os.close(os.eventfd(0))
     except OSError as error:
         reason = f"clients count in shared memory: {error}"
-        return Check("memfd and eventfd", "fail", "refused", reason, "Linux 4.14 or newer")
+        return DoctorCheck("memfd and eventfd", "fail", "refused", reason, "Linux 4.14 or newer")
     shm = Path("/dev/shm")
     free = shutil.disk_usage(shm).free if shm.is_dir() else 0
     if free < SHM_WANTED_BYTES:
         reason = "PostgreSQL keeps dynamic shared memory there"
-        return Check("shared memory", "warn", f"/dev/shm has {size(free)}", reason, "mount -o remount,size=1G /dev/shm")
-    return Check("shared memory", "ok", f"memfd, eventfd, /dev/shm {size(free)}")
+        return DoctorCheck(
+            "shared memory", "warn", f"/dev/shm has {size(free)}", reason, "mount -o remount,size=1G /dev/shm"
+        )
+    return DoctorCheck("shared memory", "ok", f"memfd, eventfd, /dev/shm {size(free)}")
 
 
-def _schedstat(_: Path) -> Check:
+def _schedstat(_: Path) -> DoctorCheck:
     reason = "without it there is no CPU time and no run-queue wait per connection"
     until = time.monotonic() + 0.02
     while time.monotonic() < until:  # run, so that there is something to count
@@ -142,13 +144,13 @@ def _schedstat(_: Path) -> Check:
     try:
         on_cpu_ns = int(Path("/proc/self/schedstat").read_text(errors="replace").split()[0])
     except (OSError, ValueError, IndexError):
-        return Check("schedstat", "fail", "absent", reason, "a kernel with CONFIG_SCHED_INFO")
+        return DoctorCheck("schedstat", "fail", "absent", reason, "a kernel with CONFIG_SCHED_INFO")
     if on_cpu_ns == 0:
-        return Check("schedstat", "fail", "always zero", reason, "a kernel with CONFIG_SCHED_INFO (not gVisor)")
-    return Check("schedstat", "ok", "counts")
+        return DoctorCheck("schedstat", "fail", "always zero", reason, "a kernel with CONFIG_SCHED_INFO (not gVisor)")
+    return DoctorCheck("schedstat", "ok", "counts")
 
 
-def _files(_: Path) -> Check:
+def _files(_: Path) -> DoctorCheck:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     reason, remedy = "many clients need many file descriptors", f"ulimit -n {min(hard, 65536)}"
     return judged("open files", str(soft), soft >= FILES_WANTED, reason, remedy)
@@ -159,7 +161,7 @@ NEEDS: tuple[Need, ...] = (_account, _out, _space, _sockets, _shared_memory, _sc
 
 # -- sources of noise; None if the machine does not report it
 
-Rule = Callable[[EnvironmentRecord], Check | None]
+Rule = Callable[[EnvironmentRecord], DoctorCheck | None]
 
 
 def _entry(
@@ -171,7 +173,7 @@ def _entry(
     remedy: str,
     shown: Callable[[Any], str] = str,
 ) -> Rule:
-    def judge_entry(record: EnvironmentRecord) -> Check | None:
+    def judge_entry(record: EnvironmentRecord) -> DoctorCheck | None:
         value = record[section][key]
         return None if value is None else judged(name, shown(value), fine(value), reason, remedy)
 
@@ -182,19 +184,19 @@ def _switch(on: bool) -> str:
     return "on" if on else "off"
 
 
-def _cpus(record: EnvironmentRecord) -> Check:
+def _cpus(record: EnvironmentRecord) -> DoctorCheck:
     cpu = record["cpu"]
     count, nodes = cpu["threads"] or 0, cpu["numa_nodes"] or 1
     description = f"{cpu['model']}, {count} CPUs" + (f" on {nodes} NUMA nodes" if nodes > 1 else "")
     if count < 2:
-        return Check(
+        return DoctorCheck(
             "CPU", "warn", description, "client and server share one CPU and wait for each other", "use two or more"
         )
     reason = "where the kernel puts the server's memory changes from run to run"
     return judged("CPU", description, nodes == 1, reason, "run bench under numactl --interleave=all")
 
 
-def _boost(record: EnvironmentRecord) -> Check | None:
+def _boost(record: EnvironmentRecord) -> DoctorCheck | None:
     boost = record["cpu"]["boost"]
     if boost is None:
         return None
@@ -204,7 +206,7 @@ def _boost(record: EnvironmentRecord) -> Check | None:
     return judged("CPU boost", _switch(boost), not boost, reason, f"echo {off}")
 
 
-def _memory(record: EnvironmentRecord) -> Check | None:
+def _memory(record: EnvironmentRecord) -> DoctorCheck | None:
     memory = record["memory"]
     if not memory["total_bytes"]:
         return None
@@ -217,14 +219,14 @@ def _memory(record: EnvironmentRecord) -> Check | None:
     return judged("memory", description, not memory["swap_used_bytes"], reason, "swapoff -a")
 
 
-def _kernel(record: EnvironmentRecord) -> Check:
+def _kernel(record: EnvironmentRecord) -> DoctorCheck:
     mitigations = record["kernel"]["mitigations"] or {}
     vulnerable = sorted(name for name, state in mitigations.items() if state.startswith("Vulnerable"))
     description = record["kernel"]["release"] + (f"; unmitigated: {', '.join(vulnerable)}" if vulnerable else "")
-    return Check("kernel", "ok", description)
+    return DoctorCheck("kernel", "ok", description)
 
 
-def _filesystem(record: EnvironmentRecord) -> Check | None:
+def _filesystem(record: EnvironmentRecord) -> DoctorCheck | None:
     storage = record["storage"]
     kind = storage["filesystem"]
     if kind is None:
@@ -232,16 +234,16 @@ def _filesystem(record: EnvironmentRecord) -> Check | None:
     description = f"{kind} on {storage['source']} ({storage['mount_options']})"
     reason = NOT_A_PLAIN_DISK.get(kind.partition(".")[0])
     if reason:
-        return Check("filesystem", "warn", description, reason, "choose a folder on ext4 or xfs with --out")
+        return DoctorCheck("filesystem", "warn", description, reason, "choose a folder on ext4 or xfs with --out")
     waits = {"nobarrier", "barrier=0"}.isdisjoint(storage["mount_options"].split(","))
     return judged("filesystem", description, waits, "fsync does not wait for the disk", "mount without nobarrier")
 
 
-def _disk(record: EnvironmentRecord) -> Check:
+def _disk(record: EnvironmentRecord) -> DoctorCheck:
     storage = record["storage"]
     if storage["device"] is None:
         reason = "reads and writes of the disk cannot be counted"
-        return Check("disk", "warn", "none known", reason, "choose a folder on a local disk with --out")
+        return DoctorCheck("disk", "warn", "none known", reason, "choose a folder on a local disk with --out")
     parts = [storage["device"], storage["disk_model"], f"scheduler {storage['scheduler']}"]
     parts += [f"read-ahead {storage['read_ahead_kb']} kB", f"queue {storage['nr_requests']}"]
     parts += [f"write-back throttling {storage['wbt_lat_usec']} us"] if storage["wbt_lat_usec"] is not None else []
@@ -251,7 +253,7 @@ def _disk(record: EnvironmentRecord) -> Check:
     return judged("disk", description, fine, reason, f"echo 128 > /sys/block/{storage['device']}/queue/read_ahead_kb")
 
 
-def _load(record: EnvironmentRecord) -> Check | None:
+def _load(record: EnvironmentRecord) -> DoctorCheck | None:
     busy = record["state"]["busy_share"]
     if busy is None:
         return None

@@ -19,24 +19,24 @@ Tunables = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TunablePath:
     since: tuple[int, int]
     until: tuple[int, int]
     path: str
 
 
-def _moved(name: str, until: tuple[int, int]) -> tuple[Place, ...]:
-    return (Place((0, 1), MOVED, f"{SYSCTL}{name}"), Place(MOVED, until, f"{DEBUG}{name}"))
+def _moved(name: str, until: tuple[int, int]) -> tuple[TunablePath, ...]:
+    return (TunablePath((0, 1), MOVED, f"{SYSCTL}{name}"), TunablePath(MOVED, until, f"{DEBUG}{name}"))
 
 
-PLACES: dict[str, tuple[Place, ...]] = {
-    "base_slice_ns": (Place(EEVDF, LAST, f"{DEBUG}base_slice_ns"),),
+PLACES: dict[str, tuple[TunablePath, ...]] = {
+    "base_slice_ns": (TunablePath(EEVDF, LAST, f"{DEBUG}base_slice_ns"),),
     "latency_ns": _moved("latency_ns", EEVDF),
     "min_granularity_ns": _moved("min_granularity_ns", EEVDF),
     "wakeup_granularity_ns": _moved("wakeup_granularity_ns", EEVDF),
     "migration_cost_ns": _moved("migration_cost_ns", LAST),
     "nr_migrate": _moved("nr_migrate", LAST),
-    "autogroup_enabled": (Place((0, 1), LAST, f"{SYSCTL}autogroup_enabled"),),
+    "autogroup_enabled": (TunablePath((0, 1), LAST, f"{SYSCTL}autogroup_enabled"),),
 }
 
 

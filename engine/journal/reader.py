@@ -24,7 +24,7 @@ from engine.journal.database import check_schema, database_path, is_log, readabl
 from engine.journal.manifest import manifest_of, read_record
 from engine.journal.rows import (
     Attempt,
-    Count,
+    ChartSecond,
     EngineStart,
     EventRow,
     ProbeFrame,
@@ -149,9 +149,9 @@ class JournalReader:
         """Intervals of all connections of a step that end in (after_ns, until_ns], in order."""
         return self._intervals(RoleSecond, RoleSecond._fields, _OF_STEP, "?1", step, after_ns, until_ns)
 
-    def counts(self, step: int, after_ns: int = 0) -> list[Count]:
+    def counts(self, step: int, after_ns: int = 0) -> list[ChartSecond]:
         """Like `seconds`, but without histograms and wait events."""
-        return self._intervals(Count, Count._fields, _OF_STEP, "?1", step, after_ns)
+        return self._intervals(ChartSecond, ChartSecond._fields, _OF_STEP, "?1", step, after_ns)
 
     def services(self, step: int, after_ns: int = 0) -> list[tuple[int, int, int, histogram.Counts]]:
         """Service times per interval that ends after `after_ns`, in order: (role, t_ns, dt_ns, histogram)."""
@@ -160,8 +160,8 @@ class JournalReader:
         return [(role, t_ns, dt_ns, _counts(service)) for role, t_ns, dt_ns, service in intervals]
 
     def numbers(self, role: int, names: Sequence[str]) -> list[tuple[int, ...]]:
-        """Fields of `Count` for all intervals of a connection, in order."""
-        assert set(names) <= set(Count._fields)
+        """Fields of `ChartSecond` for all intervals of a connection, in order."""
+        assert set(names) <= set(ChartSecond._fields)
         return self._intervals(tuple[int, ...], names, _OF_ROLE, _ITS_STEP, role)
 
     def packed_services(self, role: int) -> list[tuple[int, bytes]]:

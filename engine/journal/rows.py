@@ -134,7 +134,7 @@ class WaitSecond:
     data: dict[str, int]
 
 
-class Count(NamedTuple):
+class ChartSecond(NamedTuple):
     """The part of a `RoleSecond` that charts need."""
 
     role_id: int

@@ -132,7 +132,7 @@ class StepTotals:
         return [role for name, role in self.roles.items() if role_kind(name) == kind]
 
 
-class Counted(Protocol):
+class RoleCounts(Protocol):
     """Counts of a role: its totals, or one of its intervals."""
 
     @property
@@ -148,7 +148,7 @@ def role_place(name: str) -> tuple[int, str]:
     return ROLE_ORDER.index(kind) if kind in ROLE_ORDER else len(ROLE_ORDER), name
 
 
-def progress(role: str, of: Counted) -> int:
+def progress(role: str, of: RoleCounts) -> int:
     """The amount that a role's rate counts: rows, or statements for roles such as query."""
     return of.rows if role_kind(role) in COUNTED_IN_ROWS else of.statements
 

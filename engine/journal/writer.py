@@ -25,7 +25,7 @@ from engine.journal.totals import StepTotals
 from engine.system.account import make_passable
 
 
-class Rows(Protocol):
+class RowSink(Protocol):
     """The destination of a writer's rows. A transaction's rows appear together or not at all."""
 
     def insert(self, table: str, values: Mapping[str, Any]) -> int:
@@ -118,7 +118,7 @@ class Database:
 class JournalWriter:
     """The writer. Holds the run's lock while open, so that a second engine is refused."""
 
-    def __init__(self, run: Path, rows: Rows) -> None:
+    def __init__(self, run: Path, rows: RowSink) -> None:
         self.run = run
         self.rows = rows
         now = (time.monotonic_ns(), time.time_ns())

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from engine.core.wait_kinds import kind_of
-from engine.observe.evidence import Evidence, HostSecond, RoleSecond, share
+from engine.observe.evidence import Evidence, HostSecond, RoleEvidence, share
 from engine.postgres.activity import Wait
 from engine.postgres.serverlog import LogEvent
 
-Sample = TypeVar("Sample", RoleSecond, HostSecond)
+Sample = TypeVar("Sample", RoleEvidence, HostSecond)
 
 SECOND_NS = 1_000_000_000
 DIRECT = 0.9  # maximum score of a wait that may have a deeper cause
@@ -29,7 +29,7 @@ NEAR_NS = 2 * SECOND_NS  # a cancelled vacuum or an error this long before a sta
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class CauseScore:
     """A cause: `name` is one of `NAMES`, `score` the fraction of the stall explained, `text` for people."""
 
     name: str
@@ -65,7 +65,7 @@ class Shares:
         return min(1.0, self.cpu + self.stopped)
 
 
-def causes(evidence: Evidence) -> tuple[Cause, ...]:
+def causes(evidence: Evidence) -> tuple[CauseScore, ...]:
     """Causes, likeliest first, at most `MOST_CAUSES`; never empty: `unknown` stands for the unexplained."""
     seconds = _overlapping(evidence.seconds, evidence)
     shares = shares_of(seconds)
@@ -82,7 +82,7 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
     return (unknown, *ranked)[:MOST_CAUSES]
 
 
-def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
+def shares_of(seconds: Sequence[RoleEvidence]) -> Shares:
     """Shares over some intervals. Times are the kernel's; waits are samples, one per interval."""
     total_ns = sum(second.dt_ns for second in seconds)
     waits = [second for second in seconds if second.wait is not None]
@@ -92,7 +92,7 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
         awaited = (second.wait for second in waits if second.backend_state not in ("T", "t"))
         return share(sum(wait is not None and kind_of(wait.event) in kinds for wait in awaited), len(waits))
 
-    def in_state(states: str, of: Callable[[RoleSecond], str]) -> float:
+    def in_state(states: str, of: Callable[[RoleEvidence], str]) -> float:
         seen = [of(second) for second in seconds if of(second)]
         return share(sum(state in states for state in seen), len(seen))
 
@@ -111,7 +111,7 @@ def shares_of(seconds: Sequence[RoleSecond]) -> Shares:
     )
 
 
-def _stopped(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _stopped(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     text = "process {} of the {} is stopped (state T: SIGSTOP or a debugger)"
     return [
         _cause("stopped", shares.stopped, text.format(evidence.backend_pid, f"{evidence.role} backend")),
@@ -119,7 +119,7 @@ def _stopped(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
     ]
 
 
-def _server_error(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _server_error(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     for event in evidence.events:
         of_backend, message = event.data.get("pid") == evidence.backend_pid, event.data.get("message", "")
         grave = of_backend or event.data.get("severity") == "PANIC" or "terminated by signal" in message
@@ -128,7 +128,7 @@ def _server_error(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Sha
     return []
 
 
-def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _lock(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     of_backend = [event for event in evidence.events if event.data.get("pid") == evidence.backend_pid]
     # A lock wait that is over appears twice, as begun and as ended: the later one counts.
     logged = {event.started_ns: event for event in of_backend if event.kind == "lock_wait"}.values()
@@ -150,12 +150,12 @@ def _lock(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> 
     return causes
 
 
-def _wal(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _wal(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     text = f"waiting for WAL ({_waited_for(('wal',), seconds)}) in {shares.wal:.0%} of the samples"
     return [_cause("wal", DIRECT * shares.wal, text)]
 
 
-def _io(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _io(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     event = _waited_for(("io",), seconds)
     busy = _mean([second.device_busy for second in _overlapping(evidence.host, evidence)])
     device = f"; the device was busy for {busy:.0%}" if busy >= 0.5 else ""
@@ -167,7 +167,7 @@ def _io(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> li
     return [_cause("io", hint, f"the device was busy for {busy:.0%} of the stall")]
 
 
-def _cpu(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _cpu(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     queued = f"ready to run, but waited for a CPU for {shares.run_queue:.0%} of the stall"
     return [
         _cause("run_queue", shares.run_queue, queued),
@@ -175,7 +175,7 @@ def _cpu(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> l
     ]
 
 
-def _client(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _client(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     in_flight = share(sum(second.in_flight_ns > 0 for second in seconds), len(seconds))
     busy = f"; the client was on CPU for {shares.client_cpu:.0%}" if shares.client_cpu >= 0.5 else ""
     # An idle backend without a statement in flight may be idle by design: see `_partner`.
@@ -184,7 +184,7 @@ def _client(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -
     return [_cause("client", DIRECT * score, text)]
 
 
-def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _partner(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     partners = []
     length_ns = max(1, evidence.ended_ns - evidence.started_ns)
     waiting = share(sum(second.in_flight_ns == 0 for second in seconds), len(seconds))
@@ -201,7 +201,7 @@ def _partner(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) 
     return partners
 
 
-def _checkpoint(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _checkpoint(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     # A completed checkpoint appears twice, as begun and as ended: the later one counts.
     known = {event.started_ns: event for event in evidence.events if event.kind == "checkpoint"}
     checkpoints = []
@@ -218,7 +218,7 @@ def _checkpoint(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Share
     return checkpoints
 
 
-def _vacuum(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _vacuum(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     part = (0.25 + 0.6 * shares.disk + 0.6 * shares.latch) * (1.0 - 0.9 * shares.own) * (1.0 - shares.idle)
     vacuums = [
         _cause("vacuum", part, f"vacuum of {vacuum.relation} is at work: {vacuum.phase}")
@@ -239,12 +239,12 @@ def _vacuum(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -
     return vacuums
 
 
-def _steal(evidence: Evidence, seconds: Sequence[RoleSecond], shares: Shares) -> list[Cause]:
+def _steal(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     steal = _mean([second.steal for second in _overlapping(evidence.host, evidence)])
     return [_cause("steal", steal, f"the hypervisor gave {steal:.0%} of the machine's CPU time to others")]
 
 
-Judge = Callable[[Evidence, Sequence[RoleSecond], Shares], list[Cause]]
+Judge = Callable[[Evidence, Sequence[RoleEvidence], Shares], list[CauseScore]]
 JUDGES: tuple[Judge, ...] = (
     _stopped, _server_error, _lock, _partner, _checkpoint, _vacuum, _wal, _io, _cpu, _client, _steal,
 )  # fmt: skip
@@ -254,8 +254,8 @@ NAMES = (
 )  # fmt: skip
 
 
-def _cause(name: str, score: float, text: str) -> Cause:
-    return Cause(name, round(min(1.0, max(0.0, score)), 3), text)
+def _cause(name: str, score: float, text: str) -> CauseScore:
+    return CauseScore(name, round(min(1.0, max(0.0, score)), 3), text)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -267,7 +267,7 @@ def _most_frequent(waits: Iterable[Wait]) -> str:
     return next((event for event, _ in Counter(wait.event for wait in waits).most_common(1)), "")
 
 
-def _waited_for(kinds: tuple[str, ...], seconds: Sequence[RoleSecond]) -> str:
+def _waited_for(kinds: tuple[str, ...], seconds: Sequence[RoleEvidence]) -> str:
     return _most_frequent(second.wait for second in seconds if second.wait and kind_of(second.wait.event) in kinds)
 
 

@@ -19,11 +19,11 @@ import numpy.typing as npt
 from engine.host.procfs import Task, TaskReader
 from engine.journal.totals import RoleTotals
 from engine.observe.blocked import Blocked
-from engine.observe.evidence import RoleSecond as SeenSecond
+from engine.observe.evidence import RoleEvidence as SeenSecond
 from engine.observe.histograms import Histograms
 from engine.observe.process_usage import Tasks, Used
 from engine.observe.stall_snapshot import StallSnapshot
-from engine.observe.stalls import Change, Detector, StallRule
+from engine.observe.stalls import Detector, StallChange, StallRule
 from engine.postgres.activity import Observed, Wait
 from engine.postgres.server_processes import ServerSample
 from workloads.api.base import COUNTED_IN_ROWS, Step, role_kind
@@ -71,7 +71,7 @@ class Connection:
         return self.page.word(self.slot, word)
 
 
-ConnectionChange = tuple[Connection, Change]
+ConnectionChange = tuple[Connection, StallChange]
 
 
 class Ticked(NamedTuple):

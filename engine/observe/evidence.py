@@ -11,7 +11,7 @@ from engine.postgres.serverlog import LogEvent
 
 
 @dataclass(frozen=True, slots=True)
-class RoleSecond:
+class RoleEvidence:
     """One interval. `wait` is None without an answer from the server."""
 
     t_ns: int
@@ -47,7 +47,7 @@ class Partner:
 
     role: str
     in_flight_ns: int
-    seconds: Sequence[RoleSecond] = ()
+    seconds: Sequence[RoleEvidence] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Evidence:
     client_pid: int
     started_ns: int
     ended_ns: int
-    seconds: Sequence[RoleSecond] = ()
+    seconds: Sequence[RoleEvidence] = ()
     partners: Sequence[Partner] = ()
     host: Sequence[HostSecond] = ()
     events: Sequence[LogEvent] = ()

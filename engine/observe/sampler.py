@@ -21,7 +21,7 @@ from engine.observe.connections import HISTORY_S, Connection, Connections
 from engine.observe.evidence import Evidence, HostSecond, Partner
 from engine.observe.sources import UNSEEN_SERVER, Sources
 from engine.observe.stall_snapshot import Snapshots
-from engine.observe.stalls import Change
+from engine.observe.stalls import StallChange
 from engine.observe.wait_samples import WaitLooks
 from engine.postgres.activity import Observed
 from engine.postgres.pgstat import MonitorError
@@ -200,7 +200,7 @@ class StepSampler:
         self._watch_clock(t_ns)
         self._poll_log()
         before, halted = self._server, self._is_halted
-        server, (host, device) = sources.server(before, whole=last), sources.machine()
+        server, (host, device) = sources.server(before, all_processes=last), sources.machine()
         known, self._observed = self._observed, self._observe()
         self._sample_wal(t_ns, self._observed.wal_bytes if self._observed is not known else None)
         self._watch_postmaster(t_ns, server)
@@ -212,7 +212,7 @@ class StepSampler:
         if device:
             journal.add_sample(self.step, t_ns, dt_ns, "device", of_device)
         self._server, self._host, self._device = server, host, device
-        changes: list[tuple[Connection, Change]] = []
+        changes: list[tuple[Connection, StallChange]] = []
         active_ns = self._active_ns(t_ns)
         worked_ns = active_ns - self._ticked_active_ns
         if last or worked_ns >= min(dt_ns, LEAST_WORKED_NS):
@@ -306,7 +306,7 @@ class StepSampler:
         self._active_ages.remember(now_ns, active_ns)
         return self._active_ages.of if active_ns != now_ns else int
 
-    def _record_stall(self, role: Connection, change: Change) -> None:
+    def _record_stall(self, role: Connection, change: StallChange) -> None:
         self.stalling = any(
             connection.detector is not None and connection.detector.stall is not None for connection in self.roles
         )
@@ -329,7 +329,7 @@ class StepSampler:
         roles = {other.backend_pid: f"{other.name} role" for other in self.roles}
         return roles | {vacuum.pid: f"vacuum of {vacuum.relation}" for vacuum in self._observed.vacuums}
 
-    def _explain(self, role: Connection, change: Change) -> tuple[dict[str, Any], ...]:
+    def _explain(self, role: Connection, change: StallChange) -> tuple[dict[str, Any], ...]:
         now_ns, connections = time.monotonic_ns(), self._connections
         ages_ns = connections.in_flight_ns(now_ns).tolist()
         blockers = role.snapshot.blocked_by if role.snapshot is not None else ()

@@ -91,7 +91,7 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StallChange:
     kind: Literal["began", "went_on", "ended"]
     stall: Stall
 
@@ -180,7 +180,7 @@ class Detector:
         held: bool = False,
         sent_ns: int = 0,
         blocked_ns: int = 0,
-    ) -> tuple[Change, ...]:
+    ) -> tuple[StallChange, ...]:
         """Take in the second that ends at `t_ns`, in which `rows` (all that the rate counts) and `statements` finished.
 
         `in_flight_ns` is the age of the statement in flight at `t_ns` (0: none). `quantile_us` is of service times of
@@ -207,7 +207,7 @@ class Detector:
             return self._during(tick, in_flight_ns, dt_ns, held=held, over=stuck is not None)
         return self._before(tick, in_flight_ns, dt_ns, stuck, held=held, sent_ns=sent_ns)
 
-    def look(self, t_ns: int, in_flight_ns: int, sent_ns: int = 0, blocked_ns: int = 0) -> tuple[Change, ...]:
+    def look(self, t_ns: int, in_flight_ns: int, sent_ns: int = 0, blocked_ns: int = 0) -> tuple[StallChange, ...]:
         """Check between two ticks; reports at most the start of a stall."""
         if self._finished:
             return ()
@@ -217,7 +217,7 @@ class Detector:
             return ()
         return self._begin(*stuck, t_ns, in_flight_ns) if stuck is not None else ()
 
-    def finish(self, t_ns: int) -> tuple[Change, ...]:
+    def finish(self, t_ns: int) -> tuple[StallChange, ...]:
         """End the stall that still lasts, as the role's work or the step is over. Later calls do nothing."""
         if self._finished:
             return ()
@@ -238,7 +238,7 @@ class Detector:
         *,
         held: bool,
         sent_ns: int,
-    ) -> tuple[Change, ...]:
+    ) -> tuple[StallChange, ...]:
         level = self._history.median
         slow = level > 0 and tick.rate_per_s < self.rule.enter_fraction * level
         if slow and not held and not self._is_coarse(dt_ns):
@@ -255,7 +255,7 @@ class Detector:
             return self._begin("rate", start_ns, tick.end_ns, in_flight_ns)
         return ()
 
-    def _begin(self, trigger: Trigger, start_ns: int, t_ns: int, in_flight_ns: int) -> tuple[Change, ...]:
+    def _begin(self, trigger: Trigger, start_ns: int, t_ns: int, in_flight_ns: int) -> tuple[StallChange, ...]:
         level = self._history.median
         start_ns = min(max(start_ns, self._free_ns), t_ns)
         # A connection has one statement: while it is in flight nothing finishes, so the depth is 0.
@@ -269,9 +269,9 @@ class Detector:
         self._slow.clear()
         self._see(t_ns, in_flight_ns, over=trigger != "rate" or self._over_limit(t_ns, in_flight_ns))
         self._update(t_ns)
-        return (Change("began", self.stall),)
+        return (StallChange("began", self.stall),)
 
-    def _during(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool, over: bool) -> tuple[Change, ...]:
+    def _during(self, tick: _Tick, in_flight_ns: int, dt_ns: int, *, held: bool, over: bool) -> tuple[StallChange, ...]:
         assert self.stall is not None
         self._see(tick.end_ns, in_flight_ns, over=over)
         level = self.stall.median_per_s
@@ -296,14 +296,14 @@ class Detector:
         ending_ns = self._ending_ns() if self._good else None
         self._update(tick.end_ns if ending_ns is None else ending_ns)
         self.stall = dataclasses.replace(self.stall, ending_ns=ending_ns)
-        return (Change("went_on", self.stall),)
+        return (StallChange("went_on", self.stall),)
 
     def _ending_ns(self) -> int:
         """The time when work resumed, but not before the end of the slow statement."""
         assert self.stall is not None
         return max(self._good[0].start_ns, self._over_ns, self.stall.started_ns)
 
-    def _end(self, ended_ns: int, new_level: bool = False) -> tuple[Change, ...]:
+    def _end(self, ended_ns: int, new_level: bool = False) -> tuple[StallChange, ...]:
         assert self.stall is not None
         self._update(ended_ns)
         stall = dataclasses.replace(self.stall, ended_ns=ended_ns, ending_ns=None)
@@ -316,7 +316,7 @@ class Detector:
         self.stall = None
         self._free_ns = ended_ns
         self._over_ns, self._is_over = 0, False
-        return (Change("ended", stall),)
+        return (StallChange("ended", stall),)
 
     def _settled(self) -> bool:
         """Whether a whole window of the stall ran at one level that is more than a crawl."""

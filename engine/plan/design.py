@@ -48,7 +48,7 @@ def _effect(effect: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RunEstimate:
     """Expected time and space of a run's cells; times are rough, since nothing has been measured yet.
 
     `cells` is the number of planned cells, or of those that fit into the time.
@@ -103,7 +103,7 @@ class Design:
 
     def estimate(
         self, request: Request, settings: Iterable[Mapping[str, str]], out: Path, interim: Sequence[InterimAnalysis]
-    ) -> Estimate:
+    ) -> RunEstimate:
         cell_bytes = self.cell_bytes(request, settings)
         long_s = {step.name: step.expected_s for step in self.steps}
         controls = request.aa * request.config_count * len(request.kernels)
@@ -116,7 +116,7 @@ class Design:
         tell = partial(tell, unread=lambda error: unread.append(str(error)))
         # Runs of pgbed's own servers say nothing about external ones.
         found = tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None
-        return Estimate(
+        return RunEstimate(
             cells=request.subjects * repeats,
             cell_s=self.cell_s(request),
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),

@@ -36,7 +36,7 @@ from engine.plan import (
     routes,
     server_settings,
 )
-from engine.plan.design import Design, Estimate, check_names, decide, interim_analyses, rough_settings, share
+from engine.plan.design import Design, RunEstimate, check_names, decide, interim_analyses, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
@@ -50,7 +50,7 @@ class Prospect:
     """A planned run; `notices` are lines about what it lacks on this machine."""
 
     manifest: Manifest
-    estimate: Estimate
+    estimate: RunEstimate
     notices: tuple[str, ...] = ()
     connections: dict[str, str] = field(default_factory=dict, repr=False)  # to external servers
 
@@ -101,7 +101,7 @@ class Draft:
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     interim: tuple[InterimAnalysis, ...]
-    expected: Estimate
+    expected: RunEstimate
 
     def __init__(self, request: Request, out: Path, progress: Callable[[str], None]) -> None:
         self.request, self.out, self.progress = request, out, progress

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.core.model import Build
-from engine.postgres.session import Session
+from engine.postgres.session import ServerSession
 from engine.postgres.waiting import Waiting
 from engine.system.account import Account
 from workloads.api.base import Kit
@@ -77,7 +77,7 @@ class CellServer(Protocol):
         """Stop and start it, which empties its shared buffers. Raises ServerError if it is an external server."""
         ...
 
-    def connect(self) -> Session: ...
+    def connect(self) -> ServerSession: ...
 
     def died_reason(self) -> str | None:
         """The end of the server, as far as known; None while it is alive."""

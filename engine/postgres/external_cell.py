@@ -29,7 +29,7 @@ from engine.core.record import converted, parsed
 from engine.postgres import external_queries, session
 from engine.postgres.cellserver import Inside
 from engine.postgres.external_server import ExternalServer, check_empty, check_schema, look, one_line
-from engine.postgres.session import Session
+from engine.postgres.session import ServerSession
 from engine.postgres.waiting import NOBODY, Waiting
 from engine.system.account import Account, unprivileged
 from engine.system.files import read_plain
@@ -178,7 +178,7 @@ class ExternalCell:
 
     pass_line: ClassVar[str] = ""
 
-    def connect(self) -> Session:
+    def connect(self) -> ServerSession:
         return session.connect(self.dsn(), self.build.label, self.waiting)
 
     def died_reason(self) -> str | None:
@@ -186,7 +186,7 @@ class ExternalCell:
 
     # -- the parts
 
-    def _session(self, conninfo: str, answer_s: float | None = None) -> Session:
+    def _session(self, conninfo: str, answer_s: float | None = None) -> ServerSession:
         return external_queries.connect(conninfo, answer_s, self.waiting, self.build.label)
 
     def _look(self) -> ExternalServer:

@@ -11,7 +11,7 @@ from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.record import converted
 from engine.postgres import session
-from engine.postgres.session import Session
+from engine.postgres.session import ServerSession
 from engine.postgres.waiting import NOBODY, Waiting
 
 ANSWER_S = patient(20)
@@ -20,7 +20,7 @@ MAKING_S = 200.0  # to create or drop a database; its statement_timeout is short
 T = TypeVar("T")
 
 
-def connect(conninfo: str, answer_s: float | None = None, waiting: Waiting = NOBODY, server: str = "") -> Session:
+def connect(conninfo: str, answer_s: float | None = None, waiting: Waiting = NOBODY, server: str = "") -> ServerSession:
     return session.connect(conninfo, server, waiting, answer_s=answer_s or ANSWER_S)
 
 

@@ -31,7 +31,7 @@ from engine.core.clock import patient
 from engine.core.format import number
 from engine.core.resource import Closing
 from engine.postgres import session
-from engine.postgres.waiting import NOBODY, Wait, Waiting
+from engine.postgres.waiting import NOBODY, LimitedWait, Waiting
 
 CONNECT_TIMEOUT_S = int(patient(5))
 APPLICATION_NAME = "pgbed monitor"
@@ -72,7 +72,7 @@ class Snapshot:
     resets: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
-class Setting(NamedTuple):
+class NonDefaultSetting(NamedTuple):
     """A setting that differs from the server's built-in default; `source` as in pg_settings."""
 
     name: str
@@ -170,7 +170,7 @@ class Monitor(Closing):
     def _last_result(self, patience_s: float | None) -> PGresult | None:
         """The last result, even if an error; without `patience_s` waits for the usual time."""
         patience_s = self._patience_s if patience_s is None else patience_s
-        deadline, wait = time.monotonic() + patience_s, Wait(self._what, math.inf, self._waiting)
+        deadline, wait = time.monotonic() + patience_s, LimitedWait(self._what, math.inf, self._waiting)
         last: PGresult | None = None
         self._unanswered = True
         try:
@@ -271,10 +271,10 @@ def settle(monitor: Monitor, *, patience_s: float = SETTLE_S) -> bool:
     return gone
 
 
-def settings(monitor: Monitor, topic: str = "settings") -> tuple[Setting, ...]:
+def settings(monitor: Monitor, topic: str = "settings") -> tuple[NonDefaultSetting, ...]:
     """Non-default settings by name; topic `external_settings` leaves secrets out."""
     rows = monitor.ask(question(topic, monitor.version) or "")
-    return tuple(Setting(name or "", value or "", source or "") for name, value, source in rows)
+    return tuple(NonDefaultSetting(name or "", value or "", source or "") for name, value, source in rows)
 
 
 def defaults(monitor: Monitor) -> dict[str, str]:

@@ -49,7 +49,7 @@ from engine.postgres.configs import known_to, quoted
 from engine.postgres.network import Network, network_of
 from engine.postgres.server_environment import environment_of
 from engine.postgres.serverlog import line_prefix, log_settings
-from engine.postgres.session import Session
+from engine.postgres.session import ServerSession
 from engine.postgres.waiting import NOBODY, Waiting, wait_until
 from engine.system.account import Account, bound_to_engine, make_passable, unprivileged
 from engine.system.files import open_plain
@@ -276,7 +276,7 @@ class Server:
     def port(self) -> int:
         return self.network.port if self.network else PORT
 
-    def connect(self, dbname: str = DATABASE) -> Session:
+    def connect(self, dbname: str = DATABASE) -> ServerSession:
         return session.connect(self.dsn(dbname), self.build.label, self.waiting, connect_timeout=CONNECT_TIMEOUT_S)
 
     # -- as a CellServer

@@ -14,7 +14,7 @@ from psycopg import waiting as psycopg_waiting
 
 from engine.core.clock import patient
 from engine.core.text import visible
-from engine.postgres.waiting import NOBODY, Wait, Waiting
+from engine.postgres.waiting import NOBODY, LimitedWait, Waiting
 
 ANSWER_S = patient(600.0)
 INTERVAL_S = 0.1  # between checks whether an answer is still wanted
@@ -24,7 +24,7 @@ NO_HOST = "no host has this name: a part between its dots is empty or longer tha
 T = TypeVar("T")
 
 
-class Session(psycopg.Connection[Any]):
+class ServerSession(psycopg.Connection[Any]):
     """A connection to `server`, which reports to `waiting` while an answer is awaited; see `connect`."""
 
     server: ClassVar[str] = ""
@@ -35,7 +35,7 @@ class Session(psycopg.Connection[Any]):
     @classmethod
     def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
         # The limit of each address is psycopg's own.
-        wait = Wait(f"connecting to {cls.server}", math.inf, cls.waiting)
+        wait = LimitedWait(f"connecting to {cls.server}", math.inf, cls.waiting)
         return _relayed(super()._connect_gen(*args, **kwargs), wait)
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor[Any]:
@@ -43,7 +43,7 @@ class Session(psycopg.Connection[Any]):
         return super().execute(query, *args, **kwargs)
 
     def wait(self, gen: Generator[Any, Any, T], *_: Any, **__: Any) -> T:
-        wait = Wait(f"waiting for {self._statement} on {self.server}", self.answer_s, self.waiting)
+        wait = LimitedWait(f"waiting for {self._statement} on {self.server}", self.answer_s, self.waiting)
         try:
             return psycopg_waiting.wait(_relayed(gen, wait), self.pgconn.socket, INTERVAL_S)
         except TimeoutError:
@@ -64,10 +64,10 @@ def connect(
     answer_s: float = ANSWER_S,
     application_name: str = "pgbed",
     **parameters: Any,
-) -> Session:
+) -> ServerSession:
     """An autocommit session, named so that samplers can tell it from the workload's. Raises psycopg.Error."""
 
-    class Bound(Session):  # psycopg connects in a method of the class
+    class Bound(ServerSession):  # psycopg connects in a method of the class
         pass
 
     Bound.server, Bound.answer_s, Bound.waiting = server or "the server", answer_s, waiting
@@ -88,7 +88,7 @@ def abridged(statement: str) -> str:
     return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 
 
-def _relayed(gen: Generator[Any, Any, T], wait: Wait) -> Generator[Any, Any, T]:
+def _relayed(gen: Generator[Any, Any, T], wait: LimitedWait) -> Generator[Any, Any, T]:
     ready = None
     while True:
         try:

@@ -29,7 +29,7 @@ class Waiting:
 NOBODY = Waiting()
 
 
-class Wait:
+class LimitedWait:
     """One wait for `what`, which begins now."""
 
     def __init__(self, what: str, limit_s: float, waiting: Waiting = NOBODY) -> None:
@@ -50,7 +50,7 @@ class Wait:
 
 def wait_until(done: Callable[[], bool], limit_s: float, what: str = "", waiting: Waiting = NOBODY) -> bool:
     """Wait until `done`, or return False after `limit_s`."""
-    wait = Wait(what, limit_s, waiting)
+    wait = LimitedWait(what, limit_s, waiting)
     while not done():
         if not wait.goes_on():
             return False

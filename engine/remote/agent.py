@@ -26,7 +26,7 @@ from typing import IO, Any
 import numpy as np
 
 import workloads
-from engine.core.lines import LineError, Lines, decoded
+from engine.core.lines import LineChannel, LineError, decoded
 from engine.host import environment
 from engine.host.procfs import Task, TaskReader
 from engine.remote.channel import PAGE_FD, PASSFILE, code_digest
@@ -53,7 +53,7 @@ ORDERS = (Control.START_NS, Control.STOP, Control.RELEASE)
 
 
 @dataclass(eq=False)
-class Step:
+class AgentStep:
     """A step's clients, and the state of their page at the last answer."""
 
     page: Page
@@ -67,7 +67,7 @@ class Step:
         self._states: list[int] = []
 
     @classmethod
-    def begin(cls, question: dict[str, Any], folder: Path, python: Sequence[str]) -> Step:
+    def begin(cls, question: dict[str, Any], folder: Path, python: Sequence[str]) -> AgentStep:
         page = Page.create(int(question["roles"]))
         os.dup2(page.fd, PAGE_FD, inheritable=True)
         passfile = folder / PASSFILE
@@ -182,8 +182,8 @@ class Step:
 class Agent:
     folder: Path
     python: Sequence[str]
-    step: Step | None = None
-    lines: Lines = field(default_factory=lambda: Lines(0, 1))
+    step: AgentStep | None = None
+    lines: LineChannel = field(default_factory=lambda: LineChannel(0, 1))
 
     def serve(self) -> None:
         try:
@@ -209,7 +209,7 @@ class Agent:
             return _program(question["run"], question["file"])
         if what == "step":
             self._end_step()
-            self.step = Step.begin(question, self.folder, self.python)
+            self.step = AgentStep.begin(question, self.folder, self.python)
         if what == "poll" and self.step is not None:
             answer = self.step.poll(question)
             if "ended" in answer:

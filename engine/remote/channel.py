@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import workloads
-from engine.core.lines import Fault, LineError, Lines, decoded, encoded
+from engine.core.lines import Fault, LineChannel, LineError, decoded, encoded
 from engine.remote.clock_offset import ROUND_TRIPS, Offset, Trip, best
 
 # Known to both sides: the descriptor of the remote page, and the password file's name.
@@ -20,7 +20,7 @@ PAGE_FD, PASSFILE = 100, "password"
 ANSWER_S = 20.0
 
 
-class Channel(Lines):
+class Channel(LineChannel):
     """The near ends of the pipes: `reading` and `writing`."""
 
     def ask(self, question: dict[str, Any], timeout_s: float = ANSWER_S) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from engine.core.route import Route
 from engine.remote import clock_offset, deployment
 from engine.remote.channel import ANSWER_S, PAGE_FD, PASSFILE, Channel, code_digest
 from engine.remote.clock_offset import Offset
-from engine.remote.relay import Spec
+from engine.remote.relay import RemoteStep
 from engine.system.account import bound_to_engine
 from engine.system.addresses import listening
 from workloads.api.base import Launch
@@ -130,7 +130,7 @@ class ClientHost:
         question = {
             "do": "step", "roles": roles, "command": launch.command, "stdin": launch.stdin, "password": pass_line,
         }  # fmt: skip
-        spec = Spec(page_fd, roles, self.channel.reading, self.channel.writing, self.route.host, question)
+        spec = RemoteStep(page_fd, roles, self.channel.reading, self.channel.writing, self.route.host, question)
         return Launch((sys.executable, "-m", "engine.remote.relay"), msgspec.json.encode(spec).decode())
 
     def workload(self, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The launcher of a step with remote clients: mirrors their page in the local one.
 
-It reads a `Spec` from standard input; to the engine it is a launcher like any other. Once a second, just before the
-engine samples, it fetches all changed words; in between, how long statements have been in flight. It converts times to
-this machine's clock.
+It reads a `RemoteStep` from standard input; to the engine it is a launcher like any other. Once a second, just before
+the engine samples, it fetches all changed words; in between, how long statements have been in flight. It converts times
+to this machine's clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEWS_MS = 100
 TIMES = frozenset({Word.STARTED_NS, Word.ENDED_NS, Word.IN_FLIGHT_NS, Word.LAST_ENDED_NS})
 
 
-class Spec(msgspec.Struct, frozen=True):
+class RemoteStep(msgspec.Struct, frozen=True):
     """One step: its page here, the pipes to the host, and the request that starts its clients there."""
 
     page_fd: int
@@ -52,7 +52,7 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Relay:
-    def __init__(self, spec: Spec, page: Page) -> None:
+    def __init__(self, spec: RemoteStep, page: Page) -> None:
         self.spec, self.page = spec, page
         self.channel = Channel(spec.reading, spec.writing)
         self._trips: deque[Trip] = deque(maxlen=clock_offset.ROUND_TRIPS)
@@ -164,7 +164,7 @@ class Relay:
 def main() -> int:
     die_with_parent(os.getppid())
     name_process("clients' relay")
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=RemoteStep)
     page = Page(spec.page_fd, spec.roles)
     stop_on_signals(page)
     try:

@@ -31,7 +31,7 @@ PASSED = ("faster", "same", "no slower")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GatePlan:
     """The planned measurements: the steps, and which of them builds lack by the plan, with the reasons."""
 
     steps: tuple[str, ...]
@@ -39,7 +39,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GatedStep:
     """A step of a build: `text` says by how much it is worse, or why it is undecided."""
 
     subject: str
@@ -48,17 +48,17 @@ class Judged:
     text: str
 
 
-def plan_of(manifests: Sequence[Manifest]) -> Plan:
+def plan_of(manifests: Sequence[Manifest]) -> GatePlan:
     workloads = [manifest.workload for manifest in manifests]
     lacking: dict[str, dict[str, str]] = {}
     for workload in workloads:
         for build, without in missing_steps.recorded(workload).items():
             lacking.setdefault(build, {}).update(without)
     steps = [step for workload in workloads for step in of_workload(workload, "steps", tuple[dict[str, Any], ...])]
-    return Plan(tuple(dict.fromkeys(str(step.get("name", "")) for step in steps)), lacking)
+    return GatePlan(tuple(dict.fromkeys(str(step.get("name", "")) for step in steps)), lacking)
 
 
-def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) -> tuple[Judged, ...]:
+def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: GatePlan) -> tuple[GatedStep, ...]:
     """Judge every step of every build but the base. `tolerated`: fractions by step; key "" is the default."""
     return tuple(
         _judged(comparison, subject.name, step, tolerated, plan.lacking.get(subject.build, {}).get(step, ""))
@@ -68,9 +68,9 @@ def judge(comparison: Comparison, tolerated: Mapping[str, float], plan: Plan) ->
     )
 
 
-def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str) -> Judged:
+def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str, float], lacking: str) -> GatedStep:
     if lacking:
-        return Judged(name, step, "skipped", f"left out: {lacking}")
+        return GatedStep(name, step, "skipped", f"left out: {lacking}")
     limit = tolerated.get(step, tolerated.get(""))
     by_ratio = _by_ratio(comparison, name, step, limit)
     worse, gone = _worse(comparison, name, step), _gone(comparison, name, step)
@@ -80,7 +80,7 @@ def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str
         return by_ratio
     known = [by_ratio.text] if by_ratio.outcome in ("passed", "failed") else []
     outcome: Outcome = "failed" if worse or by_ratio.outcome == "failed" else "error"
-    return Judged(name, step, outcome, "; ".join((*worse, *gone, *known)))
+    return GatedStep(name, step, outcome, "; ".join((*worse, *gone, *known)))
 
 
 def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
@@ -133,17 +133,17 @@ def _reasons(cells: Sequence[LeftOutCell]) -> str:
     return "; ".join(reasons[:NAMED]) + more
 
 
-def _by_ratio(comparison: Comparison, name: str, step: str, limit: float | None) -> Judged:
+def _by_ratio(comparison: Comparison, name: str, step: str, limit: float | None) -> GatedStep:
     ratio = comparison.ratio(name, step, comparison.primary_metric(step))
     if ratio is None or ratio.ratio is None or not ratio.bounds:
         why = "; ".join(ratio.remarks) if ratio else _without_pairs(comparison, name)
-        return Judged(name, step, "skipped", f"no interval{f': {why}' if why else ''}")
+        return GatedStep(name, step, "skipped", f"no interval{f': {why}' if why else ''}")
     text = f"{_verdict(ratio)}: {ratio.effect} of {ratio.pairs} pairs"
     if _is_loss(ratio, limit, abs(ratio.ratio - 1)):
-        return Judged(name, step, "failed", text + ("" if limit is None else f", tolerated {limit:.1%}"))
+        return GatedStep(name, step, "failed", text + ("" if limit is None else f", tolerated {limit:.1%}"))
     if ratio.verdict == "slower":
-        return Judged(name, step, "passed", f"{text}, which is tolerated")
-    return Judged(name, step, "passed" if ratio.verdict in PASSED else "skipped", text)
+        return GatedStep(name, step, "passed", f"{text}, which is tolerated")
+    return GatedStep(name, step, "passed" if ratio.verdict in PASSED else "skipped", text)
 
 
 def _verdict(ratio: Ratio) -> str:
@@ -157,21 +157,21 @@ def _without_pairs(comparison: Comparison, name: str) -> str:
     return _reasons([cell for side in sides for cell in comparison.left_out if cell.name == side])
 
 
-def failed(judged: tuple[Judged, ...]) -> list[Judged]:
+def failed(judged: tuple[GatedStep, ...]) -> list[GatedStep]:
     return [each for each in judged if each.outcome in ("failed", "error")]
 
 
-def exit_code(judged: tuple[Judged, ...]) -> int:
+def exit_code(judged: tuple[GatedStep, ...]) -> int:
     return 1 if failed(judged) else 3 if not judged or _undecided(judged) else 0
 
 
-def _undecided(judged: tuple[Judged, ...]) -> list[str]:
+def _undecided(judged: tuple[GatedStep, ...]) -> list[str]:
     """The builds with nothing but skipped steps."""
     known = {each.subject for each in judged if each.outcome != "skipped"}
     return [name for name in dict.fromkeys(each.subject for each in judged) if name not in known]
 
 
-def sentence(judged: tuple[Judged, ...]) -> str:
+def sentence(judged: tuple[GatedStep, ...]) -> str:
     """The result on one line; a result that holds for several steps of a build appears once."""
     steps: dict[tuple[str, str], list[str]] = {}
     for each in failed(judged):
@@ -186,7 +186,7 @@ def sentence(judged: tuple[Judged, ...]) -> str:
     return f"gate: passed: none of {len(judged)} comparisons is worse than tolerated{rest}"
 
 
-def to_junit(comparison: Comparison, judged: tuple[Judged, ...]) -> Visible:
+def to_junit(comparison: Comparison, judged: tuple[GatedStep, ...]) -> Visible:
     """JUnit XML: a test suite for each build, a test case for each step."""
     root = ElementTree.Element("testsuites", name="pgbed")
     for subject in dict.fromkeys(each.subject for each in judged):

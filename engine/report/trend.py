@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from engine.analysis.series.trend import Change, Series
+from engine.analysis.series.trend import LevelChange, TrendSeries
 from engine.analysis.series.trend_changes import FEWEST
 from engine.core.format import three
 from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
 
 
-def lines(series: Sequence[Series], by: str, *, charts: bool) -> Iterator[str]:
+def lines(series: Sequence[TrendSeries], by: str, *, charts: bool) -> Iterator[str]:
     """A paragraph for each step, under a heading for each kind of measurement."""
     heading = ""
     for each in series:
@@ -29,7 +29,7 @@ def lines(series: Sequence[Series], by: str, *, charts: bool) -> Iterator[str]:
         yield from _changes(each.changes)
 
 
-def _chart(series: Series, values: Sequence[float]) -> Iterable[str]:
+def _chart(series: TrendSeries, values: Sequence[float]) -> Iterable[str]:
     """A plot of the points; below, `^` where a new level begins."""
     low, high, last = min(values), max(values), len(values) - 1
     labels = {0: three(high), ROWS - 1: three(low)}
@@ -45,7 +45,7 @@ def _chart(series: Series, values: Sequence[float]) -> Iterable[str]:
     yield f"{'':8} {first.build} {first.created[:10]} to {latest.build} {latest.created[:10]}"
 
 
-def _changes(changes: tuple[Change, ...] | None) -> Iterable[str]:
+def _changes(changes: tuple[LevelChange, ...] | None) -> Iterable[str]:
     if changes is None:
         yield f"  fewer than {FEWEST} points: too few to tell a change from chance"
     elif not changes:

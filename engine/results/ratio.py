@@ -123,7 +123,7 @@ class Ratio:
 
     @property
     def verdict_text(self) -> str:
-        """The verdict: `slower`, of a cost `more`; `same, a little slower`; `undecided among 10, +3 pairs`; `flagged`"""
+        """The verdict: `slower`, for a cost `more`; `same, a little slower`; `undecided among 10, +3 pairs`"""
         words = COSTS.get(self.metric, {})
         if self.flagged:
             return "flagged"

@@ -35,7 +35,7 @@ Phases = Generator[Phase, None, None]
 BLAME_S, POLL_S = 0.5, 0.02
 
 
-class Attempt:
+class CellAttempt:
     """An attempt at a cell, phase by phase. Whatever ends it is recorded, and ends this cell only."""
 
     def __init__(

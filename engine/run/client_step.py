@@ -9,7 +9,7 @@ from typing import Any
 from engine.core.clock import patient
 from engine.core.model import Subject
 from engine.postgres.cellserver import CellServer
-from engine.postgres.waiting import Wait, Waiting
+from engine.postgres.waiting import LimitedWait, Waiting
 from engine.remote.client_host import ClientHost
 from engine.run.clients import Launcher
 from engine.run.stop import StepFailed
@@ -66,7 +66,7 @@ def await_ready(
 ) -> None:
     """Wait until all clients are connected and prepared. Raises StepFailed if that takes too long."""
     patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s
-    wait = Wait("waiting for the clients to be ready", patience_s, waiting)
+    wait = LimitedWait("waiting for the clients to be ready", patience_s, waiting)
     while any(page.word(slot, Word.STATE) < State.READY for slot in range(page.roles)):
         check_clients()
         if not wait.goes_on():

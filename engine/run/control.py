@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from engine.core.errors import UserError
-from engine.core.lines import Fault, LineError, Lines, decoded
+from engine.core.lines import Fault, LineChannel, LineError, decoded
 from engine.journal.run_lock import is_locked
 from engine.journal.runs import CONTROL
 from engine.journal.writer import JournalWriter
@@ -91,11 +91,11 @@ class Commands:
         return "marked"
 
 
-class Control:
+class ControlSocket:
     """The engine's end of the socket, a context manager. Only the engine's own user and root can connect."""
 
     def __init__(self, run: Path) -> None:
-        self._callers: list[tuple[socket.socket, Lines, float]] = []  # with the time at which they came
+        self._callers: list[tuple[socket.socket, LineChannel, float]] = []  # with the time at which they came
         self._run = run
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
@@ -122,7 +122,7 @@ class Control:
             while len(self._callers) < CALLERS_MAX:
                 caller, _ = self._socket.accept()
                 caller.setblocking(False)
-                lines = Lines(caller.fileno(), caller.fileno(), LINE_MAX_BYTES)
+                lines = LineChannel(caller.fileno(), caller.fileno(), LINE_MAX_BYTES)
                 self._callers.append((caller, lines, time.monotonic()))
         callers, self._callers = self._callers, []
         for caller, lines, since_s in callers:
@@ -149,7 +149,7 @@ def ask(run: Path, record: dict[str, Any], timeout_s: float = ANSWER_TIMEOUT_S) 
         caller.settimeout(timeout_s)
         try:
             caller.connect(str(path))
-            lines = Lines(caller.fileno(), caller.fileno(), ANSWER_MAX_BYTES)
+            lines = LineChannel(caller.fileno(), caller.fileno(), ANSWER_MAX_BYTES)
             lines.send(record, timeout_s)
             answered = decoded(lines.receive(timeout_s))
         except PermissionError:
@@ -175,7 +175,7 @@ def _trouble(run: Path, fault: Fault) -> UserError:
     return UserError(f"{run}: the engine {gone}; `bench list runs` shows which runs are")
 
 
-def _reply(lines: Lines, line: bytes, answer: Answer) -> None:
+def _reply(lines: LineChannel, line: bytes, answer: Answer) -> None:
     try:
         record = decoded(line)
     except LineError:

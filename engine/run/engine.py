@@ -22,8 +22,8 @@ from engine.postgres.cluster import kill_leftover
 from engine.postgres.external_cell import LeftBehind, clear, left_in
 from engine.postgres.server_environment import ignore_libpq_variables
 from engine.postgres.waiting import Waiting
-from engine.run.attempt import Attempt
-from engine.run.control import Commands, Control
+from engine.run.attempt import CellAttempt
+from engine.run.control import Commands, ControlSocket
 from engine.run.guest import GuestAttempt
 from engine.run.interleaved_cells import run_interleaved
 from engine.run.reaper import reaper
@@ -70,7 +70,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
         _stop_on_signals() as stop,
         exclusive_run(concurrent=manifest.allow_concurrent),
         JournalWriter.open(run) as journal,
-        Control(run) as control,
+        ControlSocket(run) as control,
         reaper(run) as clearing,
         RemoteClients(manifest) as remote_clients,
     ):
@@ -135,17 +135,17 @@ def _run(
     remote_clients: RemoteClients,
     conninfo: str,
 ) -> int:
-    def attempt_at(cell: Cell) -> Attempt | GuestAttempt:
+    def attempt_at(cell: Cell) -> CellAttempt | GuestAttempt:
         folder = run / "cells" / cell.id
         if cell.subject.kernel != HOST:
             return GuestAttempt(folder, manifest, cell, stop, commands)
-        return Attempt(folder, manifest, cell, stop, commands, remote_clients, conninfo, stopping_rule.seconds)
+        return CellAttempt(folder, manifest, cell, stop, commands, remote_clients, conninfo, stopping_rule.seconds)
 
     attempts = [attempt_at(cell) for cell in cells]
     if len(attempts) == 1:
         attempts[0].run()
     else:
-        interleaved = [attempt for attempt in attempts if isinstance(attempt, Attempt)]
+        interleaved = [attempt for attempt in attempts if isinstance(attempt, CellAttempt)]
         run_interleaved(interleaved, manifest, unprivileged())
     return sum(not attempt.finished for attempt in attempts) if not stop.reason else 0
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.errors import UserError
-from engine.core.lines import Lines, decoded
+from engine.core.lines import LineChannel, decoded
 from engine.core.record import parsed
 from engine.host import scheduler
 from engine.journal.manifest import manifest_of
 from engine.journal.wire import Wire
 from engine.journal.writer import JournalWriter
 from engine.postgres.server_environment import ignore_libpq_variables
-from engine.run.attempt import Attempt
+from engine.run.attempt import CellAttempt
 from engine.run.control import Commands
 from engine.run.remote_clients import RemoteClients
 from engine.run.stop import Stop
@@ -43,7 +43,7 @@ def main(folder: Path) -> int:
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
     ignore_libpq_variables()
     port, place = os.open(folder / "channel", os.O_RDWR), RUN / "cells" / cell.id
-    host = Lines(port, port)  # no other process in the guest has it open
+    host = LineChannel(port, port)  # no other process in the guest has it open
     make_passable(place)
     journal = JournalWriter(RUN, Wire(host.send, job["last_ids"], job["found"]))
     commands, stop = Commands(journal), Stop()
@@ -63,7 +63,7 @@ def main(folder: Path) -> int:
                     host.send({"answer": _answered(commands, record)})
 
     stop.poll_control = hear
-    attempt = Attempt(place, manifest, cell, stop, commands, RemoteClients(manifest))
+    attempt = CellAttempt(place, manifest, cell, stop, commands, RemoteClients(manifest))
     with scheduler.tuned(manifest.tunables):
         attempt.run()
     journal.close()
@@ -79,7 +79,7 @@ def _answered(commands: Commands, record: dict[str, Any]) -> dict[str, str]:
         return {"error": str(error)}
 
 
-def _send_files(host: Lines, place: Path) -> None:
+def _send_files(host: LineChannel, place: Path) -> None:
     """Send the logs and the probes' output. The cluster disappears with the guest."""
     for path in sorted((*place.glob("*"), *place.glob("*/*"))):
         name = path.relative_to(place)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from engine.core.model import Manifest
-from engine.run.attempt import Attempt
+from engine.run.attempt import CellAttempt
 from engine.run.phase import Phase
 from engine.run.step import POLL_S, StepRunner
 from engine.run.stop import StepFailed
@@ -20,7 +20,7 @@ from engine.system.account import Account
 MEETINGS = (Phase.LAUNCHED, Phase.TOGETHER, Phase.FINISHED)
 
 
-def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
+def run_interleaved(attempts: Sequence[CellAttempt], manifest: Manifest, account: Account) -> None:
     """Run the cells of a repeat side by side: sliced steps in slices, others one cell after the other.
 
     A cell that fails ends alone; the others continue unsliced, and their pair cannot be compared.
@@ -52,7 +52,7 @@ def run_interleaved(attempts: Sequence[Attempt], manifest: Manifest, account: Ac
             attempt.close()
 
 
-def _alone(attempts: Sequence[Attempt], attempt: Attempt, *phases: Phase) -> bool:
+def _alone(attempts: Sequence[CellAttempt], attempt: CellAttempt, *phases: Phase) -> bool:
     """Run one attempt to one of these phases, with the other servers stopped; False if it ends before."""
     runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
     processes_of_others = [runner.sources.processes for runner in runners if runner is not None]
@@ -69,7 +69,7 @@ def _alone(attempts: Sequence[Attempt], attempt: Attempt, *phases: Phase) -> boo
         attempt.idle_servers.clear()
 
 
-def _drive(attempts: Sequence[Attempt], manifest: Manifest, account: Account) -> None:
+def _drive(attempts: Sequence[CellAttempt], manifest: Manifest, account: Account) -> None:
     runners = [attempt.runner for attempt in attempts if attempt.runner is not None]
     places = {subject: place for place, subject in enumerate(manifest.subjects)}
     runners.sort(key=lambda runner: places[runner.cell.subject])  # the baseline first

@@ -20,7 +20,7 @@ from typing import Any
 
 import engine
 from engine.core.errors import UserError
-from engine.core.lines import LineError, Lines, decoded
+from engine.core.lines import LineChannel, LineError, decoded
 from engine.host import block_device, scheduler
 from engine.journal.run_lock import held
 from engine.journal.runs import CONTROL
@@ -31,7 +31,7 @@ LOCK_TIMEOUT_S = 10.0  # the kernel closes the pipe and releases the lock in eit
 
 @dataclass(frozen=True, slots=True)
 class Reaper:
-    pipe: Lines
+    pipe: LineChannel
 
     @contextmanager
     def watching(
@@ -67,7 +67,7 @@ def reaper(run: Path) -> Iterator[Reaper]:
     )
     assert process.stdin is not None
     try:
-        yield Reaper(Lines(writing=process.stdin.fileno()))
+        yield Reaper(LineChannel(writing=process.stdin.fileno()))
     finally:
         process.stdin.close()
         process.wait()
@@ -81,7 +81,7 @@ def _clear_attached(cell: Path, conninfo: str) -> None:
 
 
 def main() -> None:
-    run, left, pipe = Path(sys.argv[1]), dict[str, Any](cells=[]), Lines(sys.stdin.fileno())
+    run, left, pipe = Path(sys.argv[1]), dict[str, Any](cells=[]), LineChannel(sys.stdin.fileno())
     with suppress(LineError):  # the engine has ended
         while True:
             left = decoded(pipe.receive())

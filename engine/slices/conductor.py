@@ -39,7 +39,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engine.core.lines import Lines
+from engine.core.lines import LineChannel
 from engine.core.model import Subject
 from engine.slices.block_order import LEAST_WHOLE_MS, WARM_NS, Block, SliceSeed, blocks, next_rounds, rounds_of
 from engine.slices.sliced_server import Count, Processes, Side, SlicedServer, count
@@ -389,7 +389,7 @@ def _between(first: Sequence[Count], last: Sequence[Count]) -> tuple[int, int]:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("slices: ended by SIGTERM"))  # nothing may stay stopped
-    orders = msgspec.json.decode(Lines(sys.stdin.fileno()).receive(), type=Orders)
+    orders = msgspec.json.decode(LineChannel(sys.stdin.fileno()).receive(), type=Orders)
     conductor = Conductor(orders)
     sys.stdout.buffer.write(b"\n")
     sys.stdout.flush()

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 import engine
-from engine.core.lines import LineError, Lines
+from engine.core.lines import LineChannel, LineError
 from engine.host.procfs import children
 from engine.slices.conductor import Orders, Slice
 from engine.system.account import Account, bound_to_engine
@@ -31,7 +31,7 @@ class ConductorError(Exception):
 
 
 class SliceStream:
-    def __init__(self, process: subprocess.Popen[bytes], lines: Lines) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], lines: LineChannel) -> None:
         self.process = process
         self._lines = lines
 
@@ -63,7 +63,7 @@ def drive(orders: Orders, account: Account) -> Iterator[SliceStream]:
         **account.identity(),
     )
     assert process.stdin is not None and process.stdout is not None
-    lines = Lines(process.stdout.fileno(), process.stdin.fileno(), LINE_MAX_BYTES)
+    lines = LineChannel(process.stdout.fileno(), process.stdin.fileno(), LINE_MAX_BYTES)
     try:
         try:
             lines.write(msgspec.json.encode(orders) + b"\n")

@@ -21,7 +21,7 @@ SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProgramOutput:
     """A program's exit code and output; bytes that are not UTF-8 become U+FFFD."""
 
     code: int
@@ -34,7 +34,7 @@ class Answer:
         return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
 
 
-def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> Answer:
+def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) -> ProgramOutput:
     """Run a program to its end, then kill its process group. Raises UserError if it cannot start or exceeds a limit."""
     program = command[0]
     try:
@@ -57,7 +57,7 @@ def ask(command: Sequence[str], account: Account, timeout_s: float = TIMEOUT_S) 
             output, errors = _read(child, program, timeout_s)
         finally:
             kill_group(child)
-    return Answer(child.returncode, output, errors)
+    return ProgramOutput(child.returncode, output, errors)
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

@@ -25,7 +25,7 @@ from engine.tracing.selection import Choice
 from engine.tracing.step_frames import ProbedStep
 from probes import attach_points, elf, figures, folding, requirements, timing
 from probes.errors import ProbeError
-from probes.session import START_TIMEOUT_S, ProbeSession, State, Target
+from probes.session import START_TIMEOUT_S, ProbeSession, ProbeState, Target
 from probes.table import SCRIPTED, WAITS
 
 WHOLE = 0.95  # report if stacks cover less of the time: a full map, or missed seconds
@@ -149,7 +149,7 @@ class Probing(Closing):
         step.ended_ns = ended_ns
         until_s = time.monotonic() + LAST_FRAME_S
         while time.monotonic() < until_s and any(
-            one.session.state is State.RUNNING and one.frame_ns < ended_ns for one in self._open.values()
+            one.session.state is ProbeState.RUNNING and one.frame_ns < ended_ns for one in self._open.values()
         ):
             self.poll()
             time.sleep(0.02)
@@ -187,7 +187,7 @@ class Probing(Closing):
                 for row in self._step.add(frame, one.choice.mode, self._space) if self._step else ():
                     self.journal.add_probe_frame(row)
             self._record_words(one)
-        for probe in [probe for probe, one in self._open.items() if one.session.state is State.FAILED]:
+        for probe in [probe for probe, one in self._open.items() if one.session.state is ProbeState.FAILED]:
             self._ending.append(self._open.pop(probe))  # can be switched on again
             if self._step is not None:
                 self._step.decided.add(probe)  # but is not restarted automatically
@@ -262,7 +262,7 @@ class Probing(Closing):
         """Wait for each probe's first reading, from which it counts."""
         until_s = time.monotonic() + START_TIMEOUT_S
         for one in self._open.values():
-            while one.session.state in (State.STARTING, State.RUNNING) and time.monotonic() < until_s:
+            while one.session.state in (ProbeState.STARTING, ProbeState.RUNNING) and time.monotonic() < until_s:
                 if one.session.wait_baseline(0.05):
                     break
                 self.check()
@@ -314,7 +314,7 @@ class Probing(Closing):
         step, session = self._step, one.session
         if step is None or step.ended_ns:
             return
-        if session.state is State.RUNNING:
+        if session.state is ProbeState.RUNNING:
             step.active[one.choice.name] = None
         # Around a stall, counting nothing is normal.
         if step.busy and session.silent and not one.silent_told and one.choice.mode != "stalls":

@@ -10,7 +10,7 @@ from statistics import median
 from engine.core.model import Cell
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt
-from engine.view.ghost import Ghost, base_place
+from engine.view.ghost import BaseCurve, base_place
 from engine.view.step_series import StepSeries
 
 
@@ -23,7 +23,7 @@ class BaseCells:
         self.rates = cache(reader.rates)  # of a finished attempt by step
         self._series = cache(self._read)
         self._of: tuple[int, int, str] | None = None  # key of the ghost: (cell, series, kind of role)
-        self._ghost: Ghost | None = None
+        self._ghost: BaseCurve | None = None
 
     def attempts(self, cell: Cell | None, attempts: Iterable[Attempt]) -> list[int]:
         """Finished attempts at the base's cells of the same config and kernel."""
@@ -51,7 +51,7 @@ class BaseCells:
             ratios += [done / worked_s * base_s / base_done] if base_s and base_done else []
         return sorted(ratios)
 
-    def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> Ghost | None:
+    def ghost(self, attempts: Iterable[int], series: StepSeries, kind: str) -> BaseCurve | None:
         """The curve of the base's cell with the median rate. The latest one is kept, as it grows with its series."""
         others = (attempt_id for attempt_id in attempts if attempt_id != series.step.attempt_id)
         rates = sorted(
@@ -62,7 +62,7 @@ class BaseCells:
             return None
         key = (id(base), id(series), kind)
         if self._ghost is None or key != self._of:
-            self._of, self._ghost = key, Ghost(base, series, kind)
+            self._of, self._ghost = key, BaseCurve(base, series, kind)
         self._ghost.catch_up()
         return self._ghost
 

@@ -65,7 +65,7 @@ class Envelope(Columns[float, Span]):
         return max((span[1] for span in self.columns if span is not None), default=0.0)
 
 
-class Tally(Columns[Mapping[Sort, float], dict[Sort, float]]):
+class ShareColumns(Columns[Mapping[Sort, float], dict[Sort, float]]):
     """Columns of shares: the weights of each sort added up, where values cannot be averaged."""
 
     def _joined(self, content: dict[Sort, float] | None, value: Mapping[Sort, float]) -> dict[Sort, float]:
@@ -82,7 +82,7 @@ def envelope(points: Iterable[tuple[float, float, float]], start: float, end: fl
     return filled.columns
 
 
-def filled(start: float, end: float, from_: float, until: float, columns: int) -> range:
+def columns_of(start: float, end: float, from_: float, until: float, columns: int) -> range:
     """The columns that an interval touches; at least one if it touches the axis at all."""
     if end <= start or columns <= 0 or until < start or from_ >= end:
         return range(0)

@@ -141,9 +141,7 @@ def _together(piece: Piece, steps_of: StepsOf) -> list[StepTime]:
     times = []
     for name, rows in by_name.items():
         ends = [row.ended_ns for row in rows if row.ended_ns is not None]
-        times.append(
-            StepTime(name, min(row.started_ns for row in rows), max(ends) if len(ends) == len(rows) else None)
-        )
+        times.append(StepTime(name, min(row.started_ns for row in rows), max(ends) if len(ends) == len(rows) else None))
     return sorted(times, key=lambda step: step.started_ns)
 
 

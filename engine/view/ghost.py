@@ -13,7 +13,7 @@ from engine.view.step_series import SECOND_NS, Series, StepSeries
 ALIKE_S = 1.5  # by how much steps of a fixed length may differ
 
 
-class Ghost:
+class BaseCurve:
     """Curve of one base cell for a kind of role; `past` grows with the series that it lies behind."""
 
     def __init__(self, base: StepSeries, series: StepSeries, kind: str) -> None:

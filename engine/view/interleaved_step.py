@@ -19,7 +19,7 @@ AttemptSteps = Sequence[tuple[Attempt, StepRow]]  # the same step of all interle
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ServerProgress:
     """One server of a step; `so_far` is None for the base, and before both have done something."""
 
     cell: Cell
@@ -39,7 +39,7 @@ class Side:
 class InterleavedStep:
     """The servers, base first, and the `chosen` one. `planned_s` of each is 0 if the length is given as work."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[ServerProgress, ...]
     chosen: int
     planned_s: float
     blocks: int
@@ -47,11 +47,11 @@ class InterleavedStep:
     at_ns: int
 
     @property
-    def shown(self) -> Side:
+    def shown(self) -> ServerProgress:
         return self.sides[self.chosen]
 
     @property
-    def compared(self) -> Side:
+    def compared(self) -> ServerProgress:
         """The side whose ratio is shown: the chosen one, or the first other if that is the base."""
         return self.sides[self.chosen or 1]
 
@@ -72,13 +72,13 @@ class InterleavedStep:
         """Numbers of the cells in the run, from 1: `3+4`."""
         return "+".join(str(number) for number in sorted(side.cell.ordinal + 1 for side in self.sides))
 
-    def earlier(self, side: Side) -> float | None:
+    def earlier(self, side: ServerProgress) -> float | None:
         """A side's ratio to the base when three quarters of its time so far had passed; None before any."""
         course = self.slices.courses[self.sides.index(side)]
         place = bisect_right(course.until, int(side.active_s * SECOND_NS * EARLIER))
         return course.known[place - 1].ratio if place else None
 
-    def incidents_now(self) -> list[tuple[Side, tuple[EventRow, ...]]]:
+    def incidents_now(self) -> list[tuple[ServerProgress, tuple[EventRow, ...]]]:
         """The incidents of which a stall lasts, by side."""
         return [
             (side, incident)
@@ -138,7 +138,7 @@ class InterleavedSteps:
         blocks = slices.blocks_at(at_ns)
         of_each = [series.mean_rate(at_ns) for series, _ in stalls_of]
         sides = [
-            Side(
+            ServerProgress(
                 self._cells[attempt.cell],
                 self._names[self._cells[attempt.cell].subject],
                 series,
@@ -172,7 +172,7 @@ def _key(steps: AttemptSteps) -> tuple[int, ...]:
     return tuple(step.id for _, step in steps)
 
 
-def so_far_words(view: InterleavedStep, side: Side, *, ended: bool = False) -> str:
+def so_far_words(view: InterleavedStep, side: ServerProgress, *, ended: bool = False) -> str:
     """`17.0 / 16.3: -3.5% [-4.7, -2.3] so far`, as in `bench compare`; empty before anything is known."""
     known = side.so_far
     if known is None:

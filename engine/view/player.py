@@ -24,7 +24,7 @@ from engine.journal.run_lock import is_locked
 from engine.view.base_cells import BaseCells
 from engine.view.eta import Planned, left_s, pieces, planned
 from engine.view.events import incident_beside, incidents_of, landings_ns, lasts
-from engine.view.ghost import Ghost
+from engine.view.ghost import BaseCurve
 from engine.view.interleaved_step import AttemptSteps, InterleavedSteps
 from engine.view.moment import last_second, machine_over, role_means
 from engine.view.phase import booting, waiting
@@ -121,7 +121,7 @@ class Player:
             running, sliced = is_locked(self.run), self.manifest.sliced
             return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._start())
 
-    def ghost(self, view: ViewState, kind: str) -> Ghost | None:
+    def ghost(self, view: ViewState, kind: str) -> BaseCurve | None:
         if view.series is None or view.timed or view.interleaved is not None:
             return None
         with legible(self.run):

@@ -24,7 +24,7 @@ EVENTS = ("probe", "probe_gap", "stall")  # the kinds used here
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StepPlace:
     step: StepRow
     attempt: Attempt
     session: EngineStart
@@ -56,7 +56,7 @@ class News:
 
     running: bool
     observers: tuple[str, ...]
-    places: tuple[Place, ...] | None
+    places: tuple[StepPlace, ...] | None
     step: StepRow | None
     events: tuple[EventRow, ...]
     end_ns: int = 0
@@ -106,11 +106,11 @@ def _frames(reader: JournalReader, wanted: Wanted, until_ns: int) -> tuple[list[
     return selected, roles
 
 
-def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[Place, ...]:
+def _places(reader: JournalReader, attempts: Iterable[Attempt]) -> tuple[StepPlace, ...]:
     cells, names = {cell.id: cell for cell in reader.manifest.cells}, reader.manifest.names
     sessions = {session.id: session for session in reader.sessions()}
     return tuple(
-        Place(step, attempt, sessions[attempt.session_id], cell, names[cell.subject])
+        StepPlace(step, attempt, sessions[attempt.session_id], cell, names[cell.subject])
         for attempt in attempts
         if (cell := cells.get(attempt.cell)) is not None
         for step in reader.steps(attempt.id)

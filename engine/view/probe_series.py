@@ -45,7 +45,7 @@ class Sums:
 
 
 @dataclass(slots=True)
-class Column:
+class HeatColumn:
     peak: float = 0.0
     counts: Histogram = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class ProbeSeries:
         self._frames: list[ProbeFrame] = []
         self._ends: list[int] = []
         self._sums, self._summed = Sums(), 0
-        self._columns: list[Column | None] = []
+        self._columns: list[HeatColumn | None] = []
         self._laid, self._laid_key = 0, ("", (0, 0), 0)
 
     @property
@@ -85,7 +85,7 @@ class ProbeSeries:
         self._summed = count
         return self._sums
 
-    def columns(self, name: str, axis: tuple[int, int], cells: int, until_ns: int) -> Sequence[Column | None]:
+    def columns(self, name: str, axis: tuple[int, int], cells: int, until_ns: int) -> Sequence[HeatColumn | None]:
         """A field laid over an axis: None in columns without frames."""
         count = bisect_right(self._ends, until_ns)
         if self._laid_key != (name, axis, cells) or count < self._laid:
@@ -97,7 +97,7 @@ class ProbeSeries:
                 continue
             counted = frame.data[name] if isinstance(frame.data[name], list) else ()
             for x in columns_of(*axis, frame.t_ns - frame.dt_ns, frame.t_ns, cells):
-                column = self._columns[x] = self._columns[x] or Column()
+                column = self._columns[x] = self._columns[x] or HeatColumn()
                 column.peak = max(column.peak, value)
                 add_pairs(column.counts, counted)
         self._laid = count

@@ -65,7 +65,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class CellStep:
+class StepSummary:
     """One step of a cell. `step` is empty if there was none; `flags` are (text, mark); `stalled` is monotonic."""
 
     run: RunSummary
@@ -95,13 +95,13 @@ class RunCache:
         self.out = out
         self._stamps: dict[Path, tuple[int, ...]] = {}
         self._runs: dict[Path, RunSummary] = {}
-        self._cells: dict[Path, tuple[CellStep, ...]] = {}
+        self._cells: dict[Path, tuple[StepSummary, ...]] = {}
 
     @property
     def runs(self) -> list[RunSummary]:
         return list(self._runs.values())
 
-    def cells(self, folder: Path) -> tuple[CellStep, ...] | None:
+    def cells(self, folder: Path) -> tuple[StepSummary, ...] | None:
         """Steps of a run's cells; None if not read since the run changed."""
         return self._cells.get(folder)
 
@@ -120,7 +120,7 @@ class RunCache:
         self._runs[folder], self._stamps[folder] = run, stamp
         return run
 
-    def read_cells(self, folder: Path) -> tuple[CellStep, ...]:
+    def read_cells(self, folder: Path) -> tuple[StepSummary, ...]:
         run = self._runs.get(folder)
         self._cells[folder] = read_cells(run) if run is not None else ()
         return self._cells[folder]
@@ -208,7 +208,7 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
     )
 
 
-def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
+def read_cells(run: RunSummary) -> tuple[StepSummary, ...]:
     """Steps of a run's cells, oldest first; empty if the run cannot be read."""
     try:
         with JournalReader(run.folder) as reader:
@@ -216,7 +216,7 @@ def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
             sessions = {session.id: session for session in reader.sessions()}
             by_step = _by_step(reader.events())
             several = len({cell.subject.config for cell in cells.values()}) > 1
-            rows: list[CellStep] = []
+            rows: list[StepSummary] = []
             chosen = outcome.chosen(reader.manifest, reader.attempts(origins=False)).values()
             for attempt in sorted(chosen, key=lambda attempt: (attempt.session_id, attempt.started_ns)):
                 cell, session = cells.get(attempt.cell), sessions.get(attempt.session_id)
@@ -230,9 +230,9 @@ def read_cells(run: RunSummary) -> tuple[CellStep, ...]:
     return tuple(rows)
 
 
-def _of_cell(run: RunSummary, cell: Cell, attempt: Attempt, session: EngineStart, several: bool) -> CellStep:
+def _of_cell(run: RunSummary, cell: Cell, attempt: Attempt, session: EngineStart, several: bool) -> StepSummary:
     subject = cell.subject
-    return CellStep(
+    return StepSummary(
         run=run,
         cell=cell.id,
         build=f"{subject.name}/{subject.config}" if several else subject.name,
@@ -254,12 +254,12 @@ def _unfinished(state: str, reason: str | None, run: RunSummary) -> tuple[tuple[
 
 
 def _of_step(
-    base: CellStep,
+    base: StepSummary,
     step: StepRow,
     session: EngineStart,
     by_step: dict[int | None, list[EventRow]],
     between: Sequence[EventRow],
-) -> CellStep:
+) -> StepSummary:
     """`between` are the cell's events outside steps."""
     totals = step.totals
     flags = [*base.flags] if step.state != "finished" else []

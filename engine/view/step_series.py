@@ -13,7 +13,7 @@ from operator import attrgetter, mul
 from statistics import median
 
 from engine.journal.reader import JournalReader
-from engine.journal.rows import Count, EventRow, RoleRow, StepRow
+from engine.journal.rows import ChartSecond, EventRow, RoleRow, StepRow
 from engine.journal.totals import progress
 
 SECOND_NS = 1_000_000_000
@@ -97,8 +97,8 @@ class StepSeries:
         self._done: dict[str, Series] = {}  # kind of role: rows or statements so far
         self._ends: list[int] = [step.started_ns]  # of ticks, after the step's start
         self._worked_ns: list[int] = [0]  # up to each tick
-        self._last: list[Count] = []  # the newest tick
-        self._short: list[Count] = []  # the next one if too short: another follows, or the step ended
+        self._last: list[ChartSecond] = []  # the newest tick
+        self._short: list[ChartSecond] = []  # the next one if too short: another follows, or the step ended
         self._joined = False  # the two were merged
 
     @property
@@ -205,7 +205,7 @@ class StepSeries:
         self._joined = True
         self._take(together + alone, _length(self._short))
 
-    def _take(self, tick: list[Count], worked_ns: int | None = None) -> None:
+    def _take(self, tick: list[ChartSecond], worked_ns: int | None = None) -> None:
         until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
         self._worked_ns.append((length if worked_ns is None else worked_ns) + self._worked_ns[-1])
@@ -223,11 +223,11 @@ class StepSeries:
             self.slowest.setdefault(kind, Series()).add(until, length, slowest_us[kind] / 1000)
 
 
-def _length(tick: Iterable[Count]) -> int:
+def _length(tick: Iterable[ChartSecond]) -> int:
     return max((count.dt_ns for count in tick), default=0)
 
 
-def _added(one: Count, other: Count) -> Count:
+def _added(one: ChartSecond, other: ChartSecond) -> ChartSecond:
     return other._replace(
         dt_ns=one.dt_ns + other.dt_ns,
         statements=one.statements + other.statements,

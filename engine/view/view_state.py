@@ -42,7 +42,7 @@ class RoleLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineLoad:
     """Server and machine in the last second or over a step; None if not sampled. Rates are per active second."""
 
     server_cpu_percent: float | None = None
@@ -58,7 +58,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Sla:
+class SlaProgress:
     """Fraction of the target insert rate that a query step has kept up so far, and whether that is enough."""
 
     fraction: float
@@ -97,9 +97,9 @@ class ViewState:
     relative: float | None = None  # to the base's cells at the same point of the step: median
     relatives: tuple[float, ...] = ()  # to each of the base's cells
     relative_before: float | None = None  # a minute ago, or at half the step so far
-    sla: Sla | None = None
+    sla: SlaProgress | None = None
     roles: tuple[RoleLine, ...] = ()
-    machine: Machine = Machine()
+    machine: MachineLoad = MachineLoad()
     frames: tuple[ProbeFrame, ...] = ()  # newest by probe and role
     decisions: tuple[EventRow, ...] = ()  # on the number of repeats, with reasons
     allocation: Allocation | None = None  # of the time left, in an adaptive run
@@ -182,7 +182,7 @@ def _role_line(
     )
 
 
-def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: float) -> Machine:
+def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: float) -> MachineLoad:
     """The machine from the samples of one tick: source, length in ns (a server's without pauses) and counters."""
 
     def of(source: str, key: str) -> tuple[float | None, int]:
@@ -205,7 +205,7 @@ def machine(samples: Mapping[str, tuple[int, Mapping[str, Any]]], ops_per_s: flo
         for source in sorted(samples)
         if source.startswith("process:") and (share := percent(source, "cpu_ns")) is not None
     )
-    return Machine(
+    return MachineLoad(
         percent("server", "cpu_ns"),
         cpu_ns_per_s / 1000 / ops_per_s if cpu_ns_per_s is not None and ops_per_s > 0 else None,
         percent("server", "runq_ns"),

@@ -11,7 +11,7 @@ import pytest
 
 from probes import attach_points, elf
 from probes.errors import ProbeError
-from probes.table import BY_ID, ENDPOINT_START, PLAN_END, PLAN_START, STATEMENT_END, Candidate, Event
+from probes.table import BY_ID, ENDPOINT_START, PLAN_END, PLAN_START, STATEMENT_END, Candidate, ServerEvent
 from tests.support.binaries import LABELS, binary, major
 from tests.support.programs import ENDBR, PUSH, Compile
 
@@ -156,7 +156,7 @@ def test_a_stripped_binary_has_its_exported_functions_only(compile_c: Compile) -
 
 
 def test_a_candidate_counts_only_when_all_of_it_is_there() -> None:
-    event = Event("x", (Candidate(functions=("PortalRun", "gone")), Candidate(functions=("PortalDrop",))))
+    event = ServerEvent("x", (Candidate(functions=("PortalRun", "gone")), Candidate(functions=("PortalDrop",))))
     file = binary("16.3-prebuilt")
     assert points(attach_points.resolve(file, event, 16, kernel=NEW)) == [("function", "PortalDrop")]
 

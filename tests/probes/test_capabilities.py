@@ -13,7 +13,7 @@ from engine.system.account import Account
 from probes import helper, requirements
 from probes.bpftrace import parse_version
 from probes.frames import Frame
-from probes.session import ProbeSession, State, Target
+from probes.session import ProbeSession, ProbeState, Target
 from probes.tracer import bpftrace_version
 from tests.support.observing import Helper, frames_for, total
 
@@ -86,7 +86,7 @@ def test_each_of_the_capabilities_is_needed(without: str, server: Servers, accou
     capabilities = [name for name in FOR_SCHEDULER if name != without]
     with session(server(16), "sched", given(account, capabilities, modern)) as probed:
         assert not probed.wait_baseline()
-    assert probed.state is State.FAILED
+    assert probed.state is ProbeState.FAILED
     assert f"Missing CAP_{without.upper()} capability" in " ".join(probed.messages)
 
 
@@ -95,7 +95,7 @@ def test_newer_kernels_want_more_for_functions_of_a_server(server: Servers, acco
     running = server(16)
     with session(running, "planner", given(account, FOR_SCHEDULER, modern)) as probed:
         if not probed.wait_baseline():
-            assert probed.state is State.FAILED
+            assert probed.state is ProbeState.FAILED
             assert "Unable to attach probe" in " ".join(probed.messages)
             return
         assert helper.kernel_version() < (6, 16), "attached without CAP_SYS_ADMIN"

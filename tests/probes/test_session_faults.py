@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from probes import helper, processes, session, snapshot
-from probes.session import ProbeSession, State
+from probes.session import ProbeSession, ProbeState
 from tests.support.benchcall import wait_for
 from tests.support.observing import (
     PATIENCE_S,
@@ -43,7 +43,7 @@ def test_a_restart_goes_without_clients_that_have_gone(idle: Program, helpers: t
             os.kill(bpftrace_of(running)[1], signal.SIGKILL)
             frames_until(running, lambda _: bool(running.gaps))
             assert running.wait_baseline(), running.messages
-            assert running.state is State.RUNNING
+            assert running.state is ProbeState.RUNNING
             frame = frames_until(running, bool)[0]
         there.kill()
     assert frame.groups[there.pid] == 2
@@ -77,7 +77,7 @@ def test_a_killed_bpftrace_is_started_again_once_and_the_gap_is_kept(
         idle.work()
         assert total(frames_until(running, lambda seen: total(seen, "n") >= 5), "n") == 5
         os.kill(bpftrace_of(running)[1], signal.SIGKILL)
-        frames_until(running, lambda _: running.state is State.FAILED)
+        frames_until(running, lambda _: running.state is ProbeState.FAILED)
         assert running.restarts == 1
         assert running.gaps[-1].ended_ns is None
         assert any("planner has stopped" in message for message in running.messages)

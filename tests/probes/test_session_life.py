@@ -16,7 +16,7 @@ from engine.host.procfs import state_of
 from probes import helper, processes, session
 from probes.errors import ProbeError
 from probes.frames import Frame
-from probes.session import ProbeSession, State, Target
+from probes.session import ProbeSession, ProbeState, Target
 from tests.support.benchcall import wait_for
 from tests.support.observing import Helper, Program, bpftrace_of, frames_until, total
 from tests.support.programs import Compile
@@ -28,7 +28,7 @@ def test_stopping_leaves_nothing_behind(idle: Program, helpers: tuple[Helper, ..
     with ProbeSession(idle.target(), "planner", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         left = set(bpftrace_of(running))
-    assert running.state is State.ENDED
+    assert running.state is ProbeState.ENDED
     assert all(state_of(pid) == "" for pid in left)
 
 
@@ -46,7 +46,7 @@ def test_a_refusal_of_the_helper_is_told(idle: Program, helpers: tuple[Helper, .
     other = Target(os.getpid(), idle.path, 16)
     with ProbeSession(other, "planner", command=helpers[-1]) as running:
         assert not running.wait_baseline()
-        assert running.state is State.FAILED
+        assert running.state is ProbeState.FAILED
         assert any("was started from another file" in message for message in running.messages)
 
 

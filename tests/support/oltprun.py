@@ -12,7 +12,7 @@ from tests.support import steprun
 from tests.support.steprun import StepResult, StepRun
 from workloads.client.counter_page import Page
 from workloads.oltp.options import Options
-from workloads.oltp.spec import StepSpec, role_list
+from workloads.oltp.spec import OltpSpec, role_list
 from workloads.oltp.workload import WORKLOAD
 
 
@@ -21,7 +21,7 @@ def running(dsn: str, step: dict[str, Any], options: Options, seed: int = 1) -> 
     """A step whose roles are being started; whatever is left of it is killed at the end."""
     roles = role_list(step["kind"], options)
     page = Page.create(len(roles))
-    spec = StepSpec(page_fd=page.fd, dsn=dsn, step=step, options=options, seed=seed, repeat=0)
+    spec = OltpSpec(page_fd=page.fd, dsn=dsn, step=step, options=options, seed=seed, repeat=0)
     launcher = steprun.start_launcher("workloads.oltp.launch", page.fd, msgspec.json.encode(spec))
     try:
         yield StepRun(step["name"], page, roles, launcher)

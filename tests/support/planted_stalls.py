@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from engine.observe.stalls import SECOND_NS, Change, Detector, Stall, StallRule
+from engine.observe.stalls import SECOND_NS, Detector, Stall, StallChange, StallRule
 from workloads.client.limiter import Limiter
 
 START_NS = 7_000 * SECOND_NS
@@ -52,7 +52,7 @@ def planted(kind: Kind, at_s: float, length_s: float, phase: float, *, blocked: 
         if rule is not None:
             go_s = rule.after(len(sent) - 1, int(max(go_s, active_s + now_s - begin_s) * SECOND_NS))[0] / SECOND_NS
     detector = Detector(StallRule(), "insert", 1, START_NS)
-    changes: list[Change] = []
+    changes: list[StallChange] = []
     done, ticked_s, blocked_ns = 0, 0.0, 0
     for quarter in range(1, int(total_s * 4)):
         t_s = quarter / 4

@@ -18,8 +18,8 @@ from workloads.api.base import Role
 from workloads.client import histogram
 from workloads.client.counter_page import RESPONSE_OFFSET, SERVICE_OFFSET, Control, Page, State, Word
 from workloads.insert.options import Options
-from workloads.insert.spec import StepSpec, role_list
-from workloads.insert.steps import Step
+from workloads.insert.spec import InsertSpec, role_list
+from workloads.insert.steps import InsertStep
 
 ROOT = Path(__file__).resolve().parents[2]
 Launcher = subprocess.Popen[bytes] | warm.Process
@@ -128,7 +128,7 @@ def cpu_s(pid: int) -> float:
 @contextmanager
 def running(
     dsn: str,
-    step: Step,
+    step: InsertStep,
     generation_name: str,
     *,
     clients: int = 1,
@@ -140,7 +140,7 @@ def running(
     chosen = msgspec.structs.replace(options or Options(), generation=generation_name, clients=clients)
     roles = role_list(step, chosen)
     page = Page.create(len(roles))
-    spec = StepSpec(page.fd, dsn, step, chosen, seed, 0)
+    spec = InsertSpec(page.fd, dsn, step, chosen, seed, 0)
     launcher = start_launcher(launcher_module, page.fd, msgspec.json.encode(spec))
     try:
         yield StepRun(step.name, page, roles, launcher)
@@ -174,7 +174,7 @@ start_launcher: Callable[[str, int, bytes], Launcher] = interpreter
 
 
 def run_step(
-    dsn: str, step: Step, generation_name: str, *, clients: int = 1, seed: int = 1, options: Options | None = None
+    dsn: str, step: InsertStep, generation_name: str, *, clients: int = 1, seed: int = 1, options: Options | None = None
 ) -> StepResult:
     """Runs one step from start to end."""
     with running(dsn, step, generation_name, clients=clients, seed=seed, options=options) as run:

@@ -16,7 +16,7 @@ LABEL_CELLS = 5  # maximum width of a value at the axis
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class RatioAxis:
     """A logarithmic axis from 1/(1+reach) to 1+reach over an odd number of cells, with 1 in the middle."""
 
     reach: float
@@ -29,7 +29,7 @@ class Axis:
         return self.cells // 2 + round(max(-2.0, min(2.0, share)) * (self.cells // 2))
 
 
-def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
+def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> RatioAxis:
     """The shortest axis that holds every ratio, most interval ends, and the margin."""
     known_ratios = [ratio for ratio in ratios if ratio.ratio]
     points = [_distance(ratio.ratio) for ratio in known_ratios]
@@ -37,7 +37,7 @@ def axis(ratios: Iterable[Ratio], margin: float, cells: int) -> Axis:
     most = ends[math.ceil(INSIDE * len(ends)) - 1] if ends else 0.0
     wanted = max([most, math.log1p(1.5 * margin), *points])
     reach = next((reach for reach in REACHES if math.log1p(reach) >= wanted), REACHES[-1])
-    return Axis(reach, margin, max(1, cells - (cells % 2 == 0)))
+    return RatioAxis(reach, margin, max(1, cells - (cells % 2 == 0)))
 
 
 def _distance(ratio: float | None) -> float:
@@ -45,7 +45,7 @@ def _distance(ratio: float | None) -> float:
     return abs(math.log(ratio)) if ratio and ratio > 0 else math.inf
 
 
-def ticks(on: Axis) -> Line:
+def ticks(on: RatioAxis) -> Line:
     """The values at both ends of the axis and at 1, as far as they fit."""
     row = [" "] * on.cells
     labels = [(0, three(1 / (1 + on.reach))), (on.cells // 2, "1"), (on.cells, three(1 + on.reach))]
@@ -56,7 +56,7 @@ def ticks(on: Axis) -> Line:
     return line(("".join(row), "dim"))
 
 
-def whisker(on: Axis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
+def whisker(on: RatioAxis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
     """Draw an interval: its ends and ratio, `<` or `>` where it leaves the axis, and `others` as points."""
     row: list[Span] = [(" ", "")] * on.cells
     edge = math.log1p(on.margin) / math.log1p(on.reach) * (on.cells // 2)

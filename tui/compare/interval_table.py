@@ -101,7 +101,7 @@ def ratios(comparison: Comparison, rows: Sequence[Row]) -> list[Ratio]:
     return [ratio for ratio in all_ratios if ratio is not None]
 
 
-def header(comparison: Comparison, at: Layout, on: forest.Axis, chosen: int, glyphs: Glyphs) -> Line:
+def header(comparison: Comparison, at: Layout, on: forest.RatioAxis, chosen: int, glyphs: Glyphs) -> Line:
     spans: list[Span] = [(f" {'step':<{at.step - 1}}{'metric':<{METRIC_CELLS}}", "dim")]
     if at.base:
         spans.append(((comparison.base if len(comparison.base) < at.base else "base").ljust(at.base), "base"))
@@ -126,7 +126,7 @@ def table(
     comparison: Comparison,
     shown: Sequence[Row],
     at: Layout,
-    on: forest.Axis,
+    on: forest.RatioAxis,
     cursor: tuple[int, int],
     top: int,
     height: int,
@@ -140,7 +140,7 @@ def table(
 
 
 def _row(
-    comparison: Comparison, row: Row, at: Layout, on: forest.Axis, chosen: int, glyphs: Glyphs, *, here: bool
+    comparison: Comparison, row: Row, at: Layout, on: forest.RatioAxis, chosen: int, glyphs: Glyphs, *, here: bool
 ) -> Line:
     strong = "strong" if here else ""
     metric = cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)

@@ -20,7 +20,7 @@ PATIENCE = 60  # attempts to find the awaited words
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class TourStop:
     """Keys to press, words to say once `until` is on the screen, and how long they stay.
 
     `replay` is a cell and a step to play first. `anew`: with these its keys lead there from anywhere, and those of the
@@ -48,7 +48,7 @@ class GuideBox(Lines):
 class GuidedBench(Bench):
     CSS = Bench.CSS + "BenchScreen { layers: default guide; }"
 
-    def guide(self, stops: Sequence[Stop], pace: float = 1.0) -> None:
+    def guide(self, stops: Sequence[TourStop], pace: float = 1.0) -> None:
         """Set the stops before the application runs; `pace` multiplies all times."""
         self._stops = tuple(stops)
         self._pace = pace

@@ -6,7 +6,7 @@ from engine.core.errors import UserError
 from engine.journal.reader import FAR_NS, JournalReader
 from engine.journal.rows import EventRow
 from engine.view.events import incident_words, incidents_of
-from tui.demo.guide import Stop
+from tui.demo.guide import TourStop
 
 QUERIES = "qr100"
 Stalled = tuple[str, str, list[tuple[EventRow, ...]]]  # a cell, its step, its stalls by incident
@@ -26,11 +26,11 @@ def stalled(run: Path) -> Stalled:
     return most
 
 
-def stops_of(step: Stalled) -> tuple[Stop, ...]:
+def stops_of(step: Stalled) -> tuple[TourStop, ...]:
     cell, name, stalls = step
     first, last = (incident_words(stall, FAR_NS).removeprefix("STALL ") for stall in (stalls[0], stalls[-1]))
     return (
-        Stop(
+        TourStop(
             7,
             "Two builds of PostgreSQL under one workload, recorded on a small machine. Their servers run side by side "
             "and take turns many times a second, so that noise hits both. ● is main, ○ is patch.",
@@ -38,20 +38,20 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             replay=(cell, name),
             anew=True,
         ),
-        Stop(
+        TourStop(
             6,
             "A stall: the client has work, but nothing moves. It is marked within two seconds, with its cause. "
             f"The first one here: {first}.",
             ("g", "0", "enter", "n", "space"),  # back to the start: `n` skips a stall that is over
             until="1 stall",
         ),
-        Stop(
+        TourStop(
             8,
             f"The last one: {last}. Enter shows everything known about it.",
             (*("n",) * (len(stalls) - 1), "enter"),
             until="blocked in",
         ),
-        Stop(
+        TourStop(
             9,
             "A query step. The ratio so far stands below the chart, with a 95% interval that stays valid however "
             "often you check it. It narrows while the step runs.",
@@ -60,7 +60,7 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             replay=(cell, QUERIES),
             anew=True,
         ),
-        Stop(
+        TourStop(
             8,
             "Compare: a line for each verdict, then every ratio with its interval on one axis. The band is the margin "
             "within which two builds count as the same.",
@@ -68,34 +68,34 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             until="every cell",
             anew=True,
         ),
-        Stop(
+        TourStop(
             7,
             "Every cell is a dot. Below are possible causes of a difference, and whether the builds are comparable.",
             ("end", "up", "up", "up"),
             until="every cell",
             top=True,
         ),
-        Stop(
+        TourStop(
             7,
             "The blocks of a step, two slices of each server: their ratios over time, and how the total settles.",
             ("l",),
             until="blocks",
         ),
-        Stop(
+        TourStop(
             6,
             "What the query's backend did on its CPU, as a flame graph: the outermost function is on top, enter zooms. "
             "A frame with ▼ takes significantly more of each query than in the base.",
             ("escape", "f", "enter"),
             until="takes more",
         ),
-        Stop(
+        TourStop(
             6,
             "The same as a list, significant changes first. compare_once is new: the patch has added it, and calls it "
             "several times for each key.",
             ("v",),
             until="compare_once",
         ),
-        Stop(
+        TourStop(
             7,
             "History lists all runs. The newest is about an application: its schema has twelve tables, and two "
             "releases planned 40 statements, but executed none.",
@@ -103,19 +103,19 @@ def stops_of(step: Stalled) -> tuple[Stop, ...]:
             until="HISTORY",
             anew=True,
         ),
-        Stop(
+        TourStop(
             8,
             "Compare lists changed plans before any ratio: a new plan explains more than a profile does.",
             ("3",),
             until="p plans",
         ),
-        Stop(
+        TourStop(
             9,
             "Both plans of a statement, side by side. Nodes that differ are marked; each shows its estimated rows.",
             ("p", "down"),
             until="PLANS",
         ),
-        Stop(
+        TourStop(
             6,
             "In short: patch compares each key several times, in its new function compare_once, and so a query takes "
             "more CPU time. Launch (1) starts a run of your own: choose two builds and press s. The guide ends here.",

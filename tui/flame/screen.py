@@ -13,7 +13,7 @@ from engine.core.record import converted
 from engine.results.flame import FlameGraph
 from tui import bench
 from tui.flame import text, tree
-from tui.flame.tree import Box, Frame, Function, Side
+from tui.flame.tree import Box, CallFrame, Function, Side
 from tui.keys import key
 from tui.marks import Line, folded, line
 from tui.screens.bench_screen import BenchScreen
@@ -74,11 +74,11 @@ class FlameScreen(BenchScreen):
 
     def _forget(self) -> None:
         self._graph: FlameGraph | None = None
-        self._root = self._zoomed = self._chosen = Frame("all")
+        self._root = self._zoomed = self._chosen = CallFrame("all")
         self._functions: list[Function] = []
         self._rows: list[list[Box]] = []
         self._laid: tuple[object, ...] = ()  # inputs of the current layout
-        self._found: list[Frame] = []
+        self._found: list[CallFrame] = []
         self._top = self._cursor = 0
         self._match = 0  # index of the current search result
         self._problem = self._missing = ""
@@ -200,7 +200,7 @@ class FlameScreen(BenchScreen):
             self._cursor = next((place for place, name in enumerate(names) if wanted.lower() in name), self._cursor)
         self._show_found(wanted, tree.matching(self._root, wanted))
 
-    def _show_found(self, wanted: str, found: list[Frame]) -> None:
+    def _show_found(self, wanted: str, found: list[CallFrame]) -> None:
         self._wanted, self._found = wanted, found
         if not wanted:
             self.draw()
@@ -226,7 +226,7 @@ class FlameScreen(BenchScreen):
         self._match = (self._match + by) % len(self._found)
         self._go_to(self._found[self._match])
 
-    def _go_to(self, frame: Frame) -> None:
+    def _go_to(self, frame: CallFrame) -> None:
         """Choose a frame, zooming out as far as needed to see it."""
         self._chosen = frame
         while frame not in self._zoomed.path() and self._zoomed not in frame.path():

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from engine.results.flame import FlameGraph
-from tui.flame.tree import Box, Frame, Function, Side
+from tui.flame.tree import Box, CallFrame, Function, Side
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, joined, line
 
@@ -50,7 +50,7 @@ def row(
     boxes: Sequence[Box],
     cells: int,
     total: float,
-    chosen: Frame,
+    chosen: CallFrame,
     found: Collection[int],
     glyphs: Glyphs,
     *,
@@ -75,7 +75,7 @@ def row(
     return joined(spans)
 
 
-def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyphs) -> list[Line]:
+def told(graph: FlameGraph, frame: CallFrame, root: CallFrame, side: Side, glyphs: Glyphs) -> list[Line]:
     """Describe the chosen frame: its whole name, its share, its own share, and its change."""
     total = root.samples(side) or 1.0
     head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}")
@@ -94,7 +94,7 @@ def told(graph: FlameGraph, frame: Frame, root: Frame, side: Side, glyphs: Glyph
     return [line(*head, (told_change, ""), (text, mark)), line((parts[0], ""), per_operation)]
 
 
-def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:
+def compared(graph: FlameGraph, root: CallFrame, side: Side, columns: int, glyphs: Glyphs) -> list[Line]:
     """Two lines: the subject of the drawing, and the meaning of its signs."""
     if graph.other is None:
         all_of_it = counted(graph, graph.base.samples) + ("" if graph.offcpu else " on CPU")
@@ -115,7 +115,7 @@ def compared(graph: FlameGraph, root: Frame, side: Side, columns: int, glyphs: G
 
 def functions(
     graph: FlameGraph,
-    root: Frame,
+    root: CallFrame,
     shown: Sequence[Function],
     cursor: int,
     top: int,

@@ -17,17 +17,17 @@ MOST_FRAMES = 400  # per stack; deeper ones are cut
 
 
 @dataclass(slots=True, eq=False)
-class Frame:
+class CallFrame:
     """A function in one call chain: samples with and without callees; `certain`: the former changed beyond chance."""
 
     name: str
-    parent: Frame | None = None
+    parent: CallFrame | None = None
     base: float = 0.0
     other: float = 0.0
     own_base: float = 0.0
     own_other: float = 0.0
     certain: bool = False
-    children: dict[str, Frame] = field(default_factory=dict)
+    children: dict[str, CallFrame] = field(default_factory=dict)
 
     def samples(self, side: Side) -> float:
         return self.other if side == "other" else self.base
@@ -37,14 +37,14 @@ class Frame:
         """Samples of the other side in excess of the baseline's."""
         return self.other - self.base
 
-    def path(self) -> list[Frame]:
+    def path(self) -> list[CallFrame]:
         """The chain from the outermost frame to this one."""
         frames = [self]
         while (parent := frames[-1].parent) is not None:
             frames.append(parent)
         return frames[::-1]
 
-    def below(self) -> Iterator[Frame]:
+    def below(self) -> Iterator[CallFrame]:
         """This frame and its descendants, callers first."""
         waiting = [self]
         while waiting:
@@ -53,22 +53,22 @@ class Frame:
             waiting += reversed(frame.children.values())
 
 
-def tree(graph: FlameGraph) -> Frame:
-    root = Frame("all")
+def tree(graph: FlameGraph) -> CallFrame:
+    root = CallFrame("all")
     for text, base, other in graph.stacks:
         scaled, at = base * graph.scale, root
         root.base += scaled
         root.other += other
         for name in text.split(";")[:MOST_FRAMES]:
             if name not in at.children:
-                at.children[name] = Frame(name, at)
+                at.children[name] = CallFrame(name, at)
             at = at.children[name]
             at.base += scaled
             at.other += other
         at.own_base += scaled
         at.own_other += other
     for path in graph.certain:
-        frame: Frame | None = root
+        frame: CallFrame | None = root
         for name in path.split(";")[:MOST_FRAMES]:
             frame = frame.children.get(name) if frame is not None else None
         if frame is not None:
@@ -80,13 +80,13 @@ def tree(graph: FlameGraph) -> Frame:
 class Box:
     start: int
     end: int
-    frame: Frame
+    frame: CallFrame
 
 
-def layout(zoomed: Frame, cells: int, side: Side) -> list[list[Box]]:
+def layout(zoomed: CallFrame, cells: int, side: Side) -> list[list[Box]]:
     """Rows of boxes, the first one the frame that fills the screen; larger frames further left."""
     rows: list[list[Box]] = []
-    level: list[tuple[float, Frame]] = [(0.0, zoomed)]
+    level: list[tuple[float, CallFrame]] = [(0.0, zoomed)]
     scale = cells / zoomed.samples(side) if zoomed.samples(side) > 0 else 0.0
     while level:
         boxes, following = [], []
@@ -105,7 +105,7 @@ def layout(zoomed: Frame, cells: int, side: Side) -> list[list[Box]]:
     return rows
 
 
-def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | None:
+def place_of(rows: Sequence[Sequence[Box]], frame: CallFrame) -> tuple[int, int] | None:
     for y, boxes in enumerate(rows):
         for x, box in enumerate(boxes):
             if box.frame is frame:
@@ -113,16 +113,16 @@ def place_of(rows: Sequence[Sequence[Box]], frame: Frame) -> tuple[int, int] | N
     return None
 
 
-def matching(root: Frame, wanted: str) -> list[Frame]:
+def matching(root: CallFrame, wanted: str) -> list[CallFrame]:
     text = wanted.lower()
     return [frame for frame in root.below() if frame.parent is not None and text in frame.name.lower()] if text else []
 
 
-def named(root: Frame, name: str) -> list[Frame]:
+def named(root: CallFrame, name: str) -> list[CallFrame]:
     return [frame for frame in root.below() if frame.parent is not None and frame.name == name]
 
 
-def share(root: Frame, found: Sequence[Frame], side: Side) -> float:
+def share(root: CallFrame, found: Sequence[CallFrame], side: Side) -> float:
     """Share of all samples in any of these frames; nested frames count once."""
     known, total = {id(frame) for frame in found}, 0.0
     for frame in found:
@@ -147,10 +147,10 @@ class Function:
         return self.own_other - self.own_base
 
 
-def functions(root: Frame, certain: Collection[str] = (), *, differential: bool) -> list[Function]:
+def functions(root: CallFrame, certain: Collection[str] = (), *, differential: bool) -> list[Function]:
     """All functions: certain changes first, by size; for a single side, the busiest first."""
     sums: dict[str, list[float]] = {}
-    waiting: list[tuple[Frame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
+    waiting: list[tuple[CallFrame, frozenset[str]]] = [(child, frozenset()) for child in root.children.values()]
     while waiting:
         frame, above = waiting.pop()
         counts = sums.setdefault(frame.name, [0.0] * 4)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.journal.manifest import slices_of
-from engine.view.run_summary import CellStep, RunCache, RunSummary
+from engine.view.run_summary import RunCache, RunSummary, StepSummary
 from tui.history import row_filter
 
 RUN_SORTS: dict[str, Callable[[RunSummary], object]] = {
@@ -15,7 +15,7 @@ RUN_SORTS: dict[str, Callable[[RunSummary], object]] = {
     "state": lambda run: run.state,
     "stalls": lambda run: -run.stalled_s,
 }
-CELL_SORTS: dict[str, Callable[[CellStep], object]] = {
+CELL_SORTS: dict[str, Callable[[StepSummary], object]] = {
     "date": lambda row: -row.when_ns,
     "step": lambda row: (row.run.steps.index(row.step) if row.step in row.run.steps else -1, row.build, row.repeat),
     "build": lambda row: (row.build, row.step, row.repeat),
@@ -25,7 +25,7 @@ CELL_SORTS: dict[str, Callable[[CellStep], object]] = {
 
 
 @dataclass(slots=True)
-class Listing:
+class HistoryListing:
     """Rows as of the last `gather`: runs, the cells of `opened`, or with `all_cells` those of all filtered runs."""
 
     cache: RunCache
@@ -33,8 +33,8 @@ class Listing:
     all_cells: bool = False
     filter: str = ""
     runs: list[RunSummary] = field(default_factory=list)
-    cells: list[CellStep] = field(default_factory=list)
-    _words: tuple[row_filter.Word, ...] = ()
+    cells: list[StepSummary] = field(default_factory=list)
+    _words: tuple[row_filter.FilterWord, ...] = ()
     _sorts: dict[bool, str] = field(default_factory=lambda: {False: "date", True: "date"})  # key: of cells?
     _slices: dict[Path, str] = field(default_factory=dict)  # slice length of interleaved runs
     # For each list: the row at the cursor, and its index.
@@ -53,7 +53,7 @@ class Listing:
         return self._at.get((self.opened, self.all_cells), (None, 0))[1]
 
     @property
-    def rows(self) -> Sequence[RunSummary | CellStep]:
+    def rows(self) -> Sequence[RunSummary | StepSummary]:
         return self.cells if self.of_cells else self.runs
 
     @property
@@ -110,7 +110,7 @@ class Listing:
         wanted = [self.opened] if self.opened is not None else [run.folder for run in self.runs if self.all_cells]
         return [folder for folder in wanted if self.cache.cells(folder) is None]
 
-    def current(self) -> RunSummary | CellStep | None:
+    def current(self) -> RunSummary | StepSummary | None:
         return self.rows[self.cursor] if self.cursor < self.count else None
 
     def current_run(self) -> RunSummary | None:
@@ -122,7 +122,7 @@ class Listing:
         length = self._slices.get(run.folder)
         return replace(run, load=f"{run.load}, slices {length}") if length else run
 
-    def _flagged(self, row: CellStep) -> CellStep:
+    def _flagged(self, row: StepSummary) -> StepSummary:
         length = self._slices.get(row.run.folder)
         flags = (*row.flags, (f"slices {length}", "dim"))
         return replace(row, run=self._marked(row.run), flags=flags) if length else row
@@ -132,8 +132,8 @@ class Listing:
         if place >= self.count:
             return None
         row = self.rows[place]
-        return (row.run.folder, row.cell, row.step) if isinstance(row, CellStep) else row.folder
+        return (row.run.folder, row.cell, row.step) if isinstance(row, StepSummary) else row.folder
 
 
-def run_of(row: RunSummary | CellStep) -> RunSummary:
-    return row.run if isinstance(row, CellStep) else row
+def run_of(row: RunSummary | StepSummary) -> RunSummary:
+    return row.run if isinstance(row, StepSummary) else row

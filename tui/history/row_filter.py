@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from engine.core.errors import unknown
-from engine.view.run_summary import CellStep, RunSummary
+from engine.view.run_summary import RunSummary, StepSummary
 
 EXACT = ("step", "rep", "state")
 NAMES = ("build", "cell", "flag", "host", "kernel", "load", "probe", "rep", "run", "state", "step", "tag")
@@ -18,7 +18,7 @@ Facts = Mapping[str, Sequence[str]]  # a row's values for each of the names abov
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class FilterWord:
     """`name` is empty for a bare word; `wanted` is in lower case."""
 
     name: str
@@ -33,7 +33,7 @@ class Word:
         return self.not_ != any(_fits(name, value.lower(), self.wanted) for name in asked for value in facts[name])
 
 
-def words(text: str) -> tuple[Word, ...]:
+def words(text: str) -> tuple[FilterWord, ...]:
     """Parse a filter. Raises UserError for an unknown name."""
     parsed = []
     for typed in text.split():
@@ -44,7 +44,7 @@ def words(text: str) -> tuple[Word, ...]:
         elif name not in NAMES:
             raise unknown("word of a filter", f"{name}=", (f"{known}=" for known in NAMES))
         if wanted:
-            parsed.append(Word(name, wanted.lower(), bare != typed))
+            parsed.append(FilterWord(name, wanted.lower(), bare != typed))
     return tuple(parsed)
 
 
@@ -70,7 +70,7 @@ def of_run(run: RunSummary) -> Facts:
     return {**_run_facts(run), "kernel": (run.kernel,), "build": run.builds, "step": run.steps}
 
 
-def of_cell(row: CellStep) -> Facts:
+def of_cell(row: StepSummary) -> Facts:
     return {
         **_run_facts(row.run),
         "cell": (row.cell,),
@@ -82,9 +82,9 @@ def of_cell(row: CellStep) -> Facts:
     }
 
 
-def runs(rows: Iterable[RunSummary], wanted: Sequence[Word]) -> list[RunSummary]:
+def runs(rows: Iterable[RunSummary], wanted: Sequence[FilterWord]) -> list[RunSummary]:
     return [row for row in rows if all(word.holds(facts) for facts in (of_run(row),) for word in wanted)]
 
 
-def cells(rows: Iterable[CellStep], wanted: Sequence[Word]) -> list[CellStep]:
+def cells(rows: Iterable[StepSummary], wanted: Sequence[FilterWord]) -> list[StepSummary]:
     return [row for row in rows if all(word.holds(facts) for facts in (of_cell(row),) for word in wanted)]

@@ -10,9 +10,9 @@ from textual.binding import Binding
 from textual.widget import Widget
 
 from engine.journal.run_lock import is_locked
-from engine.view.run_summary import CellStep, RunCache, RunSummary
+from engine.view.run_summary import RunCache, RunSummary, StepSummary
 from tui.history import text as history_text
-from tui.history.listing import Listing, run_of
+from tui.history.listing import HistoryListing, run_of
 from tui.history.row_filter import words
 from tui.history.text import Column, counted
 from tui.keys import key
@@ -54,7 +54,7 @@ class HistoryScreen(BenchScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.listing = Listing(RunCache(self.context.out))
+        self.listing = HistoryListing(RunCache(self.context.out))
         self._picked: Path | None = None
         self._reading = False
         self._unread = True  # nothing has been read yet
@@ -226,7 +226,7 @@ class HistoryScreen(BenchScreen):
 
     def action_replay(self) -> None:
         row = self.listing.current()
-        if not isinstance(row, CellStep):
+        if not isinstance(row, StepSummary):
             self.bench.say("there is no cell to choose", "warning")
         elif not row.step:
             self.bench.say(f"{row.cell} has no step: nothing was recorded to replay", "warning")

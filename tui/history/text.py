@@ -8,12 +8,12 @@ from typing import Any
 
 from engine.core.format import clock, duration, short, span
 from engine.core.text import visible
-from engine.view.run_summary import CellStep, RunSummary
+from engine.view.run_summary import RunSummary, StepSummary
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, line
 from tui.widgets.ribbon import ribbon as strip
 
-Row = RunSummary | CellStep
+Row = RunSummary | StepSummary
 BETWEEN = 1  # cells
 NARROW, WIDE = 72, 110  # screen widths
 EDGE = 2  # cells left of the first column: cursor and pick
@@ -97,11 +97,11 @@ _RUNS: tuple[Column, ...] = (
 )
 
 
-def _flags(row: CellStep, _: int) -> Span:
+def _flags(row: StepSummary, _: int) -> Span:
     return (" ".join(text.partition(":")[0] for text, _ in row.flags), row.flags[0][1] if row.flags else "")
 
 
-def _rate(row: CellStep) -> str:
+def _rate(row: StepSummary) -> str:
     return short(row.rate_per_s) if row.time_s is None else duration(row.time_s)
 
 
@@ -120,7 +120,7 @@ _CELLS: tuple[Column, ...] = (
 )
 
 
-def _took(row: CellStep) -> str:
+def _took(row: StepSummary) -> str:
     return "-" if row.ended_ns is None else span((row.ended_ns - row.started_ns) / 1e9)
 
 
@@ -163,7 +163,7 @@ def _padded(text: str, cells: int, right: bool, glyphs: Glyphs) -> str:
 
 def about(row: Row, columns: int, glyphs: Glyphs) -> list[Line]:
     """Two lines about a row: its name, and the run's design or the stalls of a cell's step."""
-    if isinstance(row, CellStep):
+    if isinstance(row, StepSummary):
         named = line((f" {row.cell} {row.step}", "strong"), *((f"  {text}", mark) for text, mark in row.flags))
         told = ribbon(row, columns)
     else:
@@ -180,7 +180,7 @@ def _told(run: RunSummary) -> Line:
     return line(f" {run.load}, {clients}: {' '.join(run.steps)}{probes}; kernel {run.kernel or '-'}")
 
 
-def ribbon(row: CellStep, columns: int) -> Line:
+def ribbon(row: StepSummary, columns: int) -> Line:
     """The whole step as one row, with its stalls marked."""
     if row.ended_ns is None or row.ended_ns <= row.started_ns:
         return line((" not finished" if row.step else " has no step", "dim"))

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from engine.core.format import short
 from engine.journal.rows import EventRow
-from engine.view.envelope import Tally, columns_of
+from engine.view.envelope import ShareColumns, columns_of
 from engine.view.interleaved_step import InterleavedStep
 from engine.view.player import Player
 from engine.view.step_details import FIGURES, StepDetails
@@ -77,7 +77,7 @@ class Charts:
         self.ribbon, self.axis, self.waits = Lines(id="ribbon"), Lines(id="axis"), Lines(id="waits")
         self.upper = (self.rates, self.sides, self.heat, self.axis, self.ribbon)
         self.lower = (self.times, self.closing, self.second_head, self.second, self.waits)
-        self._heat, self._waits = ColumnCache(Tally), _ByRole()
+        self._heat, self._waits = ColumnCache(ShareColumns), _ByRole()
         self._ghost: tuple[tuple[object, ...], Ghost] | None = None
         self.ghost: Ghost | None = None  # the one that is drawn
         self.figure = 0  # index of the machine's figure in the second chart
@@ -216,13 +216,13 @@ class _ByRole:
     """Columns of several series by role."""
 
     def __init__(self) -> None:
-        self._caches: dict[str, ColumnCache[Tally]] = {}
+        self._caches: dict[str, ColumnCache[ShareColumns]] = {}
 
     def of(
         self, rows: Mapping[str, Points], axis: Axis, cells: int
     ) -> dict[str, Sequence[Mapping[int | str, float] | None]]:
         return {
-            name: self._caches.setdefault(name, ColumnCache(Tally)).of(points, axis, max(0, cells)).columns
+            name: self._caches.setdefault(name, ColumnCache(ShareColumns)).of(points, axis, max(0, cells)).columns
             for name, points in rows.items()
         }
 

@@ -18,7 +18,7 @@ ROOMY_ONLY = ("live.figure",)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LiveLayout:
     """The layout for a terminal of `columns` x `rows`; `log` shows the log alone, `heat` the heat map for the rates."""
 
     columns: int

@@ -13,7 +13,7 @@ from tui.glyphs import Glyphs
 from tui.live import budget, probe_words
 from tui.live import text as live_text
 from tui.live.charts import Charts, place_of
-from tui.live.layout import Layout
+from tui.live.layout import LiveLayout
 from tui.live.playback import Playback
 from tui.live.pointer import Pointer
 from tui.live.readout import readout
@@ -71,10 +71,10 @@ class Painter:
         """Replace the head with an error."""
         self._head.show(lines)
 
-    def lay_out(self, layout: Layout) -> None:
+    def lay_out(self, layout: LiveLayout) -> None:
         self._side.styles.width = layout.side_columns - 2
 
-    def paint(self, player: Player, view: ViewState, layout: Layout) -> None:
+    def paint(self, player: Player, view: ViewState, layout: LiveLayout) -> None:
         text = live_text.ages(view)
         ages = _unfolded(text, layout.main_columns) if layout.tall else [text]
         self._ages.show(ages)
@@ -110,7 +110,7 @@ class Painter:
         progress = live_text.progress(view, self._glyphs, self._playback.behind_s, columns)
         self._head.show([live_text.title(view, columns), progress, self._figures(player, view, columns)])
 
-    def _arrange(self, layout: Layout, lines: int, roles: int) -> None:
+    def _arrange(self, layout: LiveLayout, lines: int, roles: int) -> None:
         if layout.log:
             self.log.styles.height = "1fr"
             return
@@ -120,7 +120,7 @@ class Painter:
         if before is None or before.is_fraction or before.value != height:
             self.log.styles.height = height
 
-    def _paint_side(self, player: Player, view: ViewState, layout: Layout) -> None:
+    def _paint_side(self, player: Player, view: ViewState, layout: LiveLayout) -> None:
         size = (layout.side_columns - 2, self._side.size.height or layout.rows)
         key = (view.step.id if view.step is not None else 0, size, view.cells_done, view.state, self.settled)
         if not self._due("side", key, view):

@@ -23,7 +23,7 @@ from engine.view.view_state import ViewState
 from tui.live import text as live_text
 from tui.live.bindings import BINDINGS
 from tui.live.charts import ROOMY
-from tui.live.layout import Layout
+from tui.live.layout import LiveLayout
 from tui.live.mouse import Mouse
 from tui.live.painter import Painter
 from tui.live.playback import NO_STALL, Playback
@@ -150,7 +150,7 @@ class LiveScreen(BenchScreen):
         elif self.view is not None:
             self._try(lambda: self._draw(layout))
 
-    def _draw(self, layout: Layout) -> None:
+    def _draw(self, layout: LiveLayout) -> None:
         if self.has_class("-small"):
             self.refresh_small()
         elif self.player is not None and self.view is not None:
@@ -163,10 +163,10 @@ class LiveScreen(BenchScreen):
         self._try(lambda: self.painter.paint_head(player, view, self.app.size.width))
         self.refresh_small()
 
-    def _lay_out(self, *, interleaved: bool) -> Layout:
+    def _lay_out(self, *, interleaved: bool) -> LiveLayout:
         """Lay the screen out for one cell or interleaved ones, with the keys that matter then."""
         log, heat = self.has_class("-log"), self.has_class("-heat")
-        layout = Layout(*self.app.size, interleaved=interleaved, log=log, heat=heat)
+        layout = LiveLayout(*self.app.size, interleaved=interleaved, log=log, heat=heat)
         for name, holds in layout.classes.items():
             self.set_class(holds, name)
         self.painter.lay_out(layout)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from engine.core.format import clock, short
 from engine.journal.rows import EventRow
 from engine.results.flame import FlameGraph
-from engine.view.probe_frames import Place
+from engine.view.probe_frames import StepPlace
 from engine.view.probe_series import ProbeSeries, Sums
 from engine.view.step_series import SECOND_NS
 from tui.flame import text as flame_text
@@ -28,7 +28,7 @@ STACKS, OFFCPU = "stacks", "offcpu"
 class Moment:
     """A step up to `at_ns`, recorded up to `end_ns`; `series` is the chosen probe's, `others` have data here."""
 
-    place: Place
+    place: StepPlace
     probe: str
     series: ProbeSeries | None
     others: Sequence[str]

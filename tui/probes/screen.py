@@ -15,7 +15,7 @@ from engine.journal.rows import EventRow
 from engine.journal.run_lock import is_locked
 from engine.results.flame import FlameGraph
 from engine.view.player import legible
-from engine.view.probe_frames import SAMPLED, News, Place, Wanted, look
+from engine.view.probe_frames import SAMPLED, News, StepPlace, Wanted, look
 from engine.view.probe_series import ProbeSeries, in_order
 from engine.view.step_series import SECOND_NS
 from tui import bench
@@ -68,7 +68,7 @@ class ProbesScreen(BenchScreen):
         self._forget()
 
     def _forget(self) -> None:
-        self._places: list[Place] = []
+        self._places: list[StepPlace] = []
         self._step: int | None = None  # chosen by the user; None: the newest, or the one being played
         self._news: News | None = None
         self._series: ProbeSeries | None = None
@@ -151,7 +151,7 @@ class ProbesScreen(BenchScreen):
             if series is not None and (series.step.id, series.probe, series.role) == read:
                 series.take(news.frames)
 
-    def _stacks_of(self, place: Place, role: str) -> FlameGraph | str:
+    def _stacks_of(self, place: StepPlace, role: str) -> FlameGraph | str:
         """The stacks of a role in a finished step; asked for once, empty until they arrive."""
         if place.step.ended_ns is None:
             return "functions are listed when the step ends"
@@ -169,12 +169,12 @@ class ProbesScreen(BenchScreen):
             self._stacks[asked] = str(error)
         self.draw()
 
-    def _flame(self, place: Place, role: str) -> Asked:
+    def _flame(self, place: StepPlace, role: str) -> Asked:
         return Asked(self._run or Path(), place.step.name, (role,), cell=place.cell.id)
 
     # -- the display
 
-    def _place(self) -> Place | None:
+    def _place(self) -> StepPlace | None:
         """The shown step: the user's choice, the replayed one, or the newest."""
         if not self._places:
             return None
@@ -183,14 +183,14 @@ class ProbesScreen(BenchScreen):
             wanted = position[0]
         return next((place for place in self._places if place.step.id == wanted), self._places[-1])
 
-    def _at_ns(self, place: Place) -> int:
+    def _at_ns(self, place: StepPlace) -> int:
         """The moment of the replay, or else the end of the recording."""
         position = self.context.position if self.context.replayed is not None else None
         if position is not None and position[0] == place.step.id:
             return position[1]
         return Wanted().at_ns
 
-    def _series_of(self, place: Place) -> ProbeSeries:
+    def _series_of(self, place: StepPlace) -> ProbeSeries:
         if self._series is not None and self._series.step.id != place.step.id:
             self._news, self._series, self._roles = None, None, set()
         probe = self._row_name()

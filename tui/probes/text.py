@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from engine.core.format import clock, short
 from engine.journal.rows import EventRow, ProbeFrame
 from engine.view.envelope import columns_of
-from engine.view.probe_series import Column, Histogram, add_pairs, quantile_us
+from engine.view.probe_series import HeatColumn, Histogram, add_pairs, quantile_us
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, joined, line
 from tui.probes.probe_status import ProbeRow
@@ -175,7 +175,7 @@ def _words(probe: str, name: str) -> str:
 # -- over time
 
 
-def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
+def strip(columns: Sequence[HeatColumn | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
     """A field over time: its highest values in one row, or a heat map or bars; blank without a frame."""
     if rows >= 3 and any(column is not None and column.counts for column in columns):
         return _heat(columns, stalled, rows, glyphs)
@@ -194,7 +194,7 @@ def strip(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs
     return [joined(spans)]
 
 
-def _bars_of_columns(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
+def _bars_of_columns(columns: Sequence[HeatColumn | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
     """Bars from 0 to the highest value of each column; a column with a frame shows at least a trace."""
     most = max((column.peak for column in columns if column is not None), default=0.0)
     steps = len(glyphs.levels) - 1
@@ -230,7 +230,7 @@ def stalled_columns(axis: tuple[int, int], at_ns: int, stalls: Sequence[EventRow
 HEAT_LABEL = 10  # cells
 
 
-def _heat(columns: Sequence[Column | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
+def _heat(columns: Sequence[HeatColumn | None], stalled: set[int], rows: int, glyphs: Glyphs) -> list[Line]:
     """Buckets from top to bottom over time; the shade is the share of the column's count."""
     everything: Histogram = {}
     for column in columns:

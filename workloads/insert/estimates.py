@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from workloads.insert.steps import Step
+from workloads.insert.steps import InsertStep
 
 # On a small machine. Statements of writes take time besides their rows' time.
 ROUGH_ROWS_PER_S = {"load": 100_000, "index": 290_000, "write": 38_000}
@@ -22,13 +22,13 @@ CLUSTER_BYTES = 64 << 20  # a fresh cluster with its first WAL segments, log inc
 SLACK = 1.15  # the WAL limit is a soft one, and a run that fills the disk at the very end has failed
 
 
-def expected_seconds(step: Step, clients: int) -> float:
+def expected_seconds(step: InsertStep, clients: int) -> float:
     work = step.rows_indexed * step.builds or step.rows
     rounds = step.rounds if step.kind == "write" else 0
     return max(step.seconds, clients * (work / ROUGH_ROWS_PER_S.get(step.kind, 1e12) + rounds * ROUGH_ROUND_S))
 
 
-def expected_bytes(steps: Iterable[Step], clients: int, max_wal_bytes: int) -> int:
+def expected_bytes(steps: Iterable[InsertStep], clients: int, max_wal_bytes: int) -> int:
     """Largest size of a cell's cluster over its steps.
 
     Rows that a step inserts without deleting stay; with as many deletes, the table grows only by what vacuum cannot

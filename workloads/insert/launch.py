@@ -21,14 +21,14 @@ from workloads.insert import row_values
 from workloads.insert.coupling import Partners
 from workloads.insert.index_builds import index
 from workloads.insert.roles import RoleContext, delete, insert, query
-from workloads.insert.spec import StepSpec, places, role_list
+from workloads.insert.spec import InsertSpec, places, role_list
 
 ROLES = {role.__name__: role for role in (insert, delete, query, index)}
 
 
 def main() -> int:
     parent_pid = os.getppid()
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=StepSpec)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=InsertSpec)
     form = spec.options.form
     roles = role_list(spec.step, spec.options)
     page = Page(spec.page_fd, len(roles))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from workloads.api.base import Maintenance
 from workloads.insert.ddl import AUTOVACUUM, table_name
 from workloads.insert.options import Options
-from workloads.insert.steps import G24B, Generation, Step
+from workloads.insert.steps import G24B, Generation, InsertStep
 
 FIRST_WITH_INDEX_CLEANUP = 12  # major version whose VACUUM has the option
 
@@ -17,7 +17,7 @@ BACKGROUND_VACUUM_GAP_S = 5.0
 CHECKPOINT = "CHECKPOINT"
 
 
-def maintenance(options: Options, step: Step, server_major: int) -> Maintenance:
+def maintenance(options: Options, step: InsertStep, server_major: int) -> Maintenance:
     form, tables = options.form, [table_name(client) for client in range(1, options.clients + 1)]
     vacuums = tuple(vacuum_statement(form, table, server_major) for table in tables)
     if step.background_vacuum:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from workloads.api.options import Clients, PresetName, Steps, about, checked, options_of
-from workloads.insert.steps import Generation, Step, generation
+from workloads.insert.steps import Generation, InsertStep, generation
 
 Rows = Annotated[int, Meta(ge=1000, le=10**12)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -108,7 +108,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Rounds between two lookups of the low key: this option's value or the generation's."""
         return self.form.resync_rounds if self.resync_rounds is None else self.resync_rounds
 
-    def rows_per_statement_of(self, step: Step) -> int:
+    def rows_per_statement_of(self, step: InsertStep) -> int:
         """Rows per statement: this option's value or the step's, at most one second's worth of the rate limit."""
         rows = self.rows_per_statement or step.rows_per_statement
         return min(rows, step.rate_per_s) if step.rate_per_s else rows

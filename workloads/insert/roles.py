@@ -38,7 +38,7 @@ from workloads.insert import ddl, queries, row_values
 from workloads.insert.coupling import RING_ROUNDS, InsertGate, LowKeyLookup, PartnerEnded, Partners
 from workloads.insert.maker import Maker
 from workloads.insert.options import Options
-from workloads.insert.spec import StepSpec
+from workloads.insert.spec import InsertSpec
 from workloads.insert.steps import Generation
 
 GATE, PAUSED_NS = int(Control.GATE), int(Control.PAUSED_NS)
@@ -49,7 +49,7 @@ QUERIES_PER_CHECK = 8  # range queries between checks for STOP and the streams' 
 
 @dataclass(frozen=True, slots=True)
 class RoleContext:
-    spec: StepSpec
+    spec: InsertSpec
     role: Role
     page: Page
     slot: int

@@ -6,17 +6,17 @@ import msgspec
 
 from workloads.api.base import Role
 from workloads.insert.options import Options
-from workloads.insert.steps import Step
+from workloads.insert.steps import InsertStep
 
 
-class StepSpec(msgspec.Struct, frozen=True):
+class InsertSpec(msgspec.Struct, frozen=True):
     """One step to run. `page_fd` is the inherited descriptor of the counters page, with a slot for each role of
     `role_list`, in that order. `seed` is the plan's. `checkpoint`: the role may do one.
     """
 
     page_fd: int
     dsn: str
-    step: Step
+    step: InsertStep
     options: Options
     seed: int
     repeat: int
@@ -32,7 +32,7 @@ def places(roles: tuple[Role, ...]) -> dict[Role, int]:
     return {role: place for place, role in enumerate(ranked)}
 
 
-def role_list(step: Step, options: Options) -> tuple[Role, ...]:
+def role_list(step: InsertStep, options: Options) -> tuple[Role, ...]:
     """The roles of a step in the order of their slots; none for a pause."""
     names: list[str] = []
     if step.kind != "pause":

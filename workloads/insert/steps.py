@@ -91,7 +91,7 @@ DEFAULT_GENERATION = "g24b"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InsertStep:
     """Everything that one step needs; the same for every client.
 
     `kind` is load (inserts into fresh tables), index (inserts, then index builds), write (inserts and deletes), pause,
@@ -134,14 +134,14 @@ RATES_PER_S = (100, 500, 1000)
 SHAPES = {
     step.name: step
     for step in (
-        Step("l.i0", "load", rows_per_statement=100),
-        Step("l.x", "index", rows_per_statement=100),
-        Step("l.i1", "write", rows_per_statement=50),
-        Step("l.i2", "write", rows_per_statement=5),
-        Step("pause", "pause"),
-        *(Step(f"qr{rate}", "query", 0, 50, rate, query="range") for rate in RATES_PER_S),
-        *(Step(f"qp{rate}", "query", 0, 50, rate, query="point") for rate in RATES_PER_S),
-        *(Step(f"q{rate}.1", "query", 0, 50, rate, query="range") for rate in RATES_PER_S),
+        InsertStep("l.i0", "load", rows_per_statement=100),
+        InsertStep("l.x", "index", rows_per_statement=100),
+        InsertStep("l.i1", "write", rows_per_statement=50),
+        InsertStep("l.i2", "write", rows_per_statement=5),
+        InsertStep("pause", "pause"),
+        *(InsertStep(f"qr{rate}", "query", 0, 50, rate, query="range") for rate in RATES_PER_S),
+        *(InsertStep(f"qp{rate}", "query", 0, 50, rate, query="point") for rate in RATES_PER_S),
+        *(InsertStep(f"q{rate}.1", "query", 0, 50, rate, query="range") for rate in RATES_PER_S),
     )
 }
 WRITTEN_FIFTHS = {"l.i1": 4, "l.i2": 1}  # of the rows that both write together
@@ -172,7 +172,7 @@ def plan_steps(
     *,
     rows_written: int | None = None,
     query_seconds: float | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[InsertStep, ...]:
     """The steps of one cell in their order. Raises UnknownName.
 
     `scale` is a scale's name or N1, the rows that each client loads in l.i0. `rows_written` is N2 (l.i1 and l.i2
@@ -196,7 +196,7 @@ def _with_prerequisites(form: Generation, selected: Iterable[str]) -> tuple[str,
     return tuple(name for name in form.steps if name in wanted)
 
 
-def _step(form: Generation, sizes: Sizes, name: str, clients: int, loaded_per_client: int) -> Step:
+def _step(form: Generation, sizes: Sizes, name: str, clients: int, loaded_per_client: int) -> InsertStep:
     shape = SHAPES[name]
     rows, indexed, seconds = 0, 0, 0.0
     if shape.kind == "load":

@@ -1,7 +1,7 @@
 """The Insert Benchmark as a workload: see `workloads.api.base`.
 
 Its record has `generation` and `scale`, the published form and size; `options`, the differences from the defaults; and
-`steps`, each a `workloads.insert.steps.Step`.
+`steps`, each a `workloads.insert.steps.InsertStep`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Workload
-from workloads.api.base import Step as AnyStep
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.names import UnknownName
 from workloads.api.options import checked, given
 from workloads.insert import estimates
@@ -24,8 +23,8 @@ from workloads.insert.ddl import table_name
 from workloads.insert.maintenance import BACKGROUND_VACUUMS, maintenance
 from workloads.insert.options import Options, recorded
 from workloads.insert.sizes import DEFAULT_SCALE, OWN_SIZES, SCALES
-from workloads.insert.spec import StepSpec, role_list
-from workloads.insert.steps import GENERATIONS, Step, describe, plan_steps
+from workloads.insert.spec import InsertSpec, role_list
+from workloads.insert.steps import GENERATIONS, InsertStep, describe, plan_steps
 from workloads.presets import preset
 
 PRIMARY_METRICS = {
@@ -56,7 +55,7 @@ class InsertBenchmark:
         if preset_steps:
             if options.scale or options.rows or options.steps:
                 raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
-            scale, steps = str(options.preset), tuple(msgspec.convert(dict(step), Step) for step in preset_steps)
+            scale, steps = str(options.preset), tuple(msgspec.convert(dict(step), InsertStep) for step in preset_steps)
         else:
             if options.scale is not None and options.rows is not None and options.preset is None:
                 raise ValueError("--scale and --rows exclude each other: a scale is a named number of rows")
@@ -73,7 +72,7 @@ class InsertBenchmark:
         record, why = self._record(options, scale, steps), _own_server(options)
         return Plan(record, named.settings, named.probes, own_server=why) if named else Plan(record, own_server=why)
 
-    def _record(self, options: Options, scale: str, steps: tuple[Step, ...]) -> dict[str, Any]:
+    def _record(self, options: Options, scale: str, steps: tuple[InsertStep, ...]) -> dict[str, Any]:
         return {
             "name": self.name,
             "title": f"{options.generation} {scale}",
@@ -110,16 +109,16 @@ class InsertBenchmark:
             "placement": "paired",
         }
 
-    def steps(self, record: Record) -> tuple[AnyStep, ...]:
+    def steps(self, record: Record) -> tuple[Step, ...]:
         options = recorded(record)
         return tuple(_step(_own(step), options) for step in record["steps"])
 
-    def maintenance(self, record: Record, step: AnyStep, server_major: int) -> Maintenance:
+    def maintenance(self, record: Record, step: Step, server_major: int) -> Maintenance:
         return maintenance(recorded(record), _own(step.record), server_major)
 
-    def launch(self, record: Record, step: AnyStep, place: Place) -> Launch:
+    def launch(self, record: Record, step: Step, place: Place) -> Launch:
         options, insert_step = recorded(record), _own(step.record)
-        spec = StepSpec(place.page_fd, place.dsn, insert_step, options, place.seed, place.repeat, place.checkpoint)
+        spec = InsertSpec(place.page_fd, place.dsn, insert_step, options, place.seed, place.repeat, place.checkpoint)
         return Launch((sys.executable, "-m", "workloads.insert.launch"), msgspec.json.encode(spec).decode())
 
     def relations(self, record: Record, role: Role) -> frozenset[str]:
@@ -182,16 +181,16 @@ def _own_server(options: Options) -> str:
     return "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
 
 
-def _own(record: Record) -> Step:
-    return msgspec.convert(dict(record), Step)
+def _own(record: Record) -> InsertStep:
+    return msgspec.convert(dict(record), InsertStep)
 
 
-def _step(step: Step, options: Options) -> AnyStep:
+def _step(step: InsertStep, options: Options) -> Step:
     clients, roles = options.clients, role_list(step, options)
     # In addition to the roles': lookups of keys, a load's CREATE TABLE, the vacuums of a pause or before a step.
     lookups = clients * (step.deletes + (step.query == "point"))
     others = clients * ((step.kind in ("load", "pause")) + BACKGROUND_VACUUMS * step.background_vacuum)
-    return AnyStep(
+    return Step(
         name=step.name,
         kind=step.kind,
         group=step.query or step.kind,

@@ -27,7 +27,7 @@ WORDS_MAX_BYTES = 1 << 20  # of the programs' output
 OWN_WORDS = re.compile(r"Error: Command .*terminated with non-zero exit code|pg_ctl: could not|Examine the log output")
 
 
-class Failed(Exception):
+class HyperfineFailed(Exception):
     pass
 
 
@@ -109,7 +109,7 @@ def call(
                 os.killpg(process.pid, signal.SIGKILL)  # its children are in its group
                 process.wait()
         if code:
-            raise Failed(f"{name or command[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
+            raise HyperfineFailed(f"{name or command[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
     finally:
         os.close(words)
 
@@ -131,7 +131,7 @@ def parse(text: bytes) -> Measured:
             user_s, system_s = float(one["user"]), float(one["system"])
             memory_bytes = int(one["memory_usage_byte"][0]) if "memory_usage_byte" in one else None
     except (LookupError, TypeError, ValueError) as error:  # msgspec's errors are ValueErrors
-        raise Failed(f"the result of hyperfine cannot be read: {type(error).__name__}: {error}") from None
+        raise HyperfineFailed(f"the result of hyperfine cannot be read: {type(error).__name__}: {error}") from None
     return Measured(wall_s, user_s, system_s, memory_bytes, record)
 
 

@@ -37,16 +37,16 @@ from workloads.client.process import (
     untimed,
 )
 from workloads.micro import planning
-from workloads.micro.hyperfine import Failed, Measured, time_once
-from workloads.micro.preparation import Prepared, prepared
-from workloads.micro.spec import Spec
+from workloads.micro.hyperfine import HyperfineFailed, Measured, time_once
+from workloads.micro.preparation import PreparedTask, prepared
+from workloads.micro.spec import MicroSpec
 
 PR_SET_CHILD_SUBREAPER = 36
 PLAN = "plan"
 EMPTY_RUNS = 5  # of which the fastest counts
 
 
-def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
+def _plan(spec: MicroSpec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
     planning.prepare(spec.dsn, spec.options.plans, check)
     with Session(spec.dsn, check) as session:
         page.set_word(0, Word.BACKEND_PID, session.connection.backend_pid)
@@ -56,13 +56,13 @@ def _plan(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
     return {}
 
 
-def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
+def _time(spec: MicroSpec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
     hyperfine, runs = spec.programs["hyperfine"], spec.options.runs
     every: list[Measured] = []
     work: list[dict[str, float]] = []
     of_servers_s = 0.0
 
-    def timed(command: list[str], task: Prepared) -> Measured:
+    def timed(command: list[str], task: PreparedTask) -> Measured:
         return time_once(hyperfine, command, task.folder, task.environment, check)
 
     with closing(prepared(spec, check)) as tasks:
@@ -102,7 +102,7 @@ def _time(spec: Spec, page: Page, check: Callable[[], None]) -> dict[str, Any]:
     }
 
 
-def _cut(spec: Spec, page: Page, check: Callable[[], None], tasks: Sequence[Prepared]) -> dict[str, Any]:
+def _cut(spec: MicroSpec, page: Page, check: Callable[[], None], tasks: Sequence[PreparedTask]) -> dict[str, Any]:
     """The statements themselves, in slices, by their server's own time: programs would work in others' turns."""
     record = recorder(page, 0, 1)
     times_s: list[float] = []
@@ -127,7 +127,7 @@ def main() -> int:
     die_with_parent(os.getppid())
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     name_process("micro launcher")
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=MicroSpec)
     page = Page(spec.page_fd, 1)
 
     def check() -> None:
@@ -142,7 +142,7 @@ def main() -> int:
         return 0
     except Stopped:
         pass
-    except (Failed, SqlError, OSError) as error:
+    except (HyperfineFailed, SqlError, OSError) as error:
         if not page.words[Control.STOP]:
             page.set_error(0, f"{spec.step}: {' '.join(str(error).split())}")
             page.words[Control.STOP] = 1

@@ -14,7 +14,7 @@ from workloads.client.counter_page import Page
 from workloads.client.process import clock, recorder
 from workloads.insert.ddl import create_indexes, create_table, delete_template
 from workloads.insert.steps import GENERATIONS
-from workloads.micro.hyperfine import Failed
+from workloads.micro.hyperfine import HyperfineFailed
 
 TABLE = "queue"
 GENERATION = "g24b"
@@ -51,6 +51,6 @@ def plan(session: Session, page: Page, plans: int) -> None:
         lines = (answer.get_value(row, 0) or b"" for row in range(answer.ntuples))
         planned = next((match for line in lines if (match := PLANNED.search(line))), None)
         if planned is None:
-            raise Failed("EXPLAIN (SUMMARY) says no planning time")
+            raise HyperfineFailed("EXPLAIN (SUMMARY) says no planning time")
         ended_ns = clock()
         record(ended_ns - round(float(planned[1]) * 1e6), ended_ns, 1, 0)

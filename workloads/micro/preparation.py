@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workloads.client.connection import Check, Session
-from workloads.micro.hyperfine import Failed
-from workloads.micro.spec import Spec
+from workloads.micro.hyperfine import HyperfineFailed
+from workloads.micro.spec import MicroSpec
 from workloads.micro.task_cluster import Cluster
 
 BATCHES = 2000  # that WAL is written in, or a few times as many
@@ -39,7 +39,7 @@ REDO = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), redo_lsn) FROM pg_co
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedTask:
     """A command to time, `empty` (does nothing), and `done`, called afterwards: CPU seconds of unawaited servers.
 
     `sql` is the statement that psql asks the cell's server for: its time is without psql's own, the time of `empty`.
@@ -54,7 +54,7 @@ class Prepared:
     sql: str = ""
 
 
-def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
+def prepared(spec: MicroSpec, check: Check) -> Generator[PreparedTask, None, None]:
     """The runs of a step's task.
 
     Those on the cell's server are all prepared before the first, so that the server does nothing else during timing.
@@ -70,18 +70,18 @@ def prepared(spec: Spec, check: Check) -> Generator[Prepared, None, None]:
             yield _initdb(cluster, provider, spec) if task == "initdb" else _started(cluster, task, spec, check)
 
 
-def _initdb(cluster: Cluster, provider: str, spec: Spec) -> Prepared:
+def _initdb(cluster: Cluster, provider: str, spec: MicroSpec) -> PreparedTask:
     cluster.data.mkdir(mode=0o700)
     arguments = PROVIDERS[provider] if cluster.kit.major >= PROVIDERS_SINCE else ()
     command = cluster.initdb(*arguments, *(("--no-sync",) if spec.options.no_sync else ()))
-    return Prepared(command, [command[0], "--version"], str(cluster.data), dict(cluster.kit.environment))
+    return PreparedTask(command, [command[0], "--version"], str(cluster.data), dict(cluster.kit.environment))
 
 
-def _started(cluster: Cluster, task: str, spec: Spec, check: Check) -> Prepared:
+def _started(cluster: Cluster, task: str, spec: MicroSpec, check: Check) -> PreparedTask:
     crashed = task == "recovery"
     cluster.initialise(check, not spec.options.no_sync, WITHOUT_CHECKPOINTS if crashed else "")
     wal_bytes = _crash(cluster, spec.options.recovery_wal << 20, check) if crashed else 0
-    return Prepared(
+    return PreparedTask(
         cluster.start,
         [cluster.start[0], "--version"],
         str(cluster.data),
@@ -103,7 +103,7 @@ def _crash(cluster: Cluster, wanted: int, check: Check) -> int:
         rows, low = max(BATCH_ROWS, wanted // ROW_WAL // BATCHES), 0
         while (replayable := session.number(REDO)) < wanted:
             if low * ROW_WAL > wanted:
-                raise Failed(f"{low:,} rows made {replayable:,} bytes of WAL only")
+                raise HyperfineFailed(f"{low:,} rows made {replayable:,} bytes of WAL only")
             session.run(
                 f"INSERT INTO written SELECT i, md5(i::text) FROM generate_series({low + 1}, {low + rows}) AS i"
             )
@@ -111,7 +111,7 @@ def _crash(cluster: Cluster, wanted: int, check: Check) -> int:
         return replayable
 
 
-def _init(spec: Spec, check: Check) -> list[Prepared]:
+def _init(spec: MicroSpec, check: Check) -> list[PreparedTask]:
     """Each run makes its tables in a schema of its own: dropping others would add to the work of later runs."""
     schemas = [f"run_{number}" for number in _numbers(spec)]
     with Session(spec.dsn, check) as session:
@@ -123,14 +123,14 @@ def _init(spec: Spec, check: Check) -> list[Prepared]:
     ]
 
 
-def _index(spec: Spec, check: Check) -> list[Prepared]:
+def _index(spec: MicroSpec, check: Check) -> list[PreparedTask]:
     with Session(spec.dsn, check) as session:
         _table(session, "indexed", spec.options.table_rows)
         session.run("SELECT sum(k) FROM indexed", "CHECKPOINT")
     return [_statement(spec, f"CREATE INDEX indexed_k_{number} ON indexed (k)") for number in _numbers(spec)]
 
 
-def _vacuum(spec: Spec, check: Check) -> list[Prepared]:
+def _vacuum(spec: MicroSpec, check: Check) -> list[PreparedTask]:
     tables = [f"vacuumed_{number}" for number in _numbers(spec)]
     with Session(spec.dsn, check) as session:
         for table in tables:
@@ -140,7 +140,7 @@ def _vacuum(spec: Spec, check: Check) -> list[Prepared]:
     return [_statement(spec, f"VACUUM {table}") for table in tables]
 
 
-def _dump(spec: Spec, check: Check) -> list[Prepared]:
+def _dump(spec: MicroSpec, check: Check) -> list[PreparedTask]:
     with Session(spec.dsn, check) as session:
         session.run("CREATE SCHEMA dumped")
         for first in range(1, spec.options.dump_tables + 1, PER_TABLE):
@@ -163,7 +163,7 @@ def _dumped_table(number: int) -> tuple[str, ...]:
     )
 
 
-def _numbers(spec: Spec) -> range:
+def _numbers(spec: MicroSpec) -> range:
     return range(1, spec.options.runs + 1)
 
 
@@ -174,14 +174,14 @@ def _table(session: Session, name: str, rows: int) -> None:
     session.run(ROWS.format(name, rows), *(sql.format(name) for sql in SETTLED))
 
 
-def _against_cell(spec: Spec, command: list[str], empty: list[str], **more: str) -> Prepared:
+def _against_cell(spec: MicroSpec, command: list[str], empty: list[str], **more: str) -> PreparedTask:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return Prepared(command, empty, spec.folder, environment | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
+    return PreparedTask(command, empty, spec.folder, environment | {"LC_ALL": "C", "PGAPPNAME": "pgbed-micro"} | more)
 
 
-def _statement(spec: Spec, sql: str) -> Prepared:
+def _statement(spec: MicroSpec, sql: str) -> PreparedTask:
     return replace(_against_cell(spec, _asking(spec, sql), _asking(spec, "SELECT 1")), sql=sql)
 
 
-def _asking(spec: Spec, sql: str) -> list[str]:
+def _asking(spec: MicroSpec, sql: str) -> list[str]:
     return [spec.programs["psql"], "--no-psqlrc", "--quiet", f"--command={sql}", spec.dsn]

@@ -8,7 +8,7 @@ from workloads.api.base import Kit
 from workloads.micro.options import Options
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
+class MicroSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `programs` are paths by name; `kit` is set for a task that makes clusters of its own."""
 
     page_fd: int

@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from workloads.api.base import Kit
 from workloads.client.connection import Check
-from workloads.micro.hyperfine import Failed, call
+from workloads.micro.hyperfine import HyperfineFailed, call
 
 USER, PORT = "bench", 5432
 LOOK_S = 0.02
@@ -107,7 +107,7 @@ class Cluster:
             if pid:
                 used_s += usage.ru_utime + usage.ru_stime
             elif time.monotonic() > until_s:
-                raise Failed("processes of a server that was killed do not end")
+                raise HyperfineFailed("processes of a server that was killed do not end")
             else:
                 time.sleep(LOOK_S / 4)
         return used_s

@@ -27,8 +27,8 @@ from workloads.api.base import (
 from workloads.api.options import given, options_of
 from workloads.micro import hyperfine
 from workloads.micro.options import Options, recorded
-from workloads.micro.spec import Spec
-from workloads.micro.tasks import BY_STEP, EMPTY_CLUSTER, SEGMENTS, TASKS, Task, chosen
+from workloads.micro.spec import MicroSpec
+from workloads.micro.tasks import BY_STEP, EMPTY_CLUSTER, SEGMENTS, TASKS, MicroTask, chosen
 
 ROLE, PLAN_ROLE = "task", "plan"
 HYPERFINE = "hyperfine"
@@ -83,7 +83,7 @@ class Micro:
         return Maintenance()
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
-        spec = Spec(
+        spec = MicroSpec(
             page_fd=place.page_fd,
             dsn=place.dsn,
             folder=place.folder,
@@ -136,7 +136,7 @@ class Micro:
         return Listing((row,), ("workload",), (note,), {task.step: task.text for task in TASKS})
 
 
-def _title(options: Options, tasks: tuple[Task, ...]) -> str:
+def _title(options: Options, tasks: tuple[MicroTask, ...]) -> str:
     amounts = {
         "recovery": f"{options.recovery_wal} MB of WAL",
         "init": f"scale {options.pgbench_scale}",
@@ -147,21 +147,21 @@ def _title(options: Options, tasks: tuple[Task, ...]) -> str:
     return ", ".join(texts) or f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}"
 
 
-def _programs(tasks: Iterable[Task]) -> tuple[str, ...]:
+def _programs(tasks: Iterable[MicroTask]) -> tuple[str, ...]:
     tasks = list(tasks)
     wanted = {need for task in tasks for need in task.needs}
     wanted |= {HYPERFINE for task in tasks if task.name != PLAN_ROLE}
     return tuple(name for name in PROGRAMS if name in wanted)
 
 
-def _task(step: Record) -> Task:
+def _task(step: Record) -> MicroTask:
     try:
         return BY_STEP[step["name"]]
     except KeyError:
         raise ValueError(f"workload micro has no step {step.get('name')}") from None
 
 
-def _step(record: Record, task: Task, options: Options) -> Step:
+def _step(record: Record, task: MicroTask, options: Options) -> Step:
     role = PLAN_ROLE if task.name == PLAN_ROLE else ROLE
     runs = 1 if task.name == PLAN_ROLE else options.runs
     return Step(

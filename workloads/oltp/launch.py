@@ -17,20 +17,20 @@ from workloads.client.counter_page import Page
 from workloads.client.launcher import Team, run
 from workloads.client.process import Gates
 from workloads.oltp import roles
-from workloads.oltp.spec import LOAD, StepSpec, role_list
+from workloads.oltp.spec import LOAD, OltpSpec, role_list
 from workloads.oltp.texts import ROW_BYTES
 
 
 def main() -> int:
     parent_pid = os.getppid()
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=StepSpec)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=OltpSpec)
     kind = spec.step["kind"]
     team = role_list(kind, spec.options)
     page = Page(spec.page_fd, len(team))
     digests, tell = os.pipe()  # a table's digest takes 33 bytes, so that no load waits for a reader
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
-        context = roles.RoleContext(spec, role, page, slot, connection, gates, tell)
+        context = roles.OltpContext(spec, role, page, slot, connection, gates, tell)
         (roles.load if kind == LOAD else roles.client)(context)
 
     code = run(Team("oltp", team, page, spec.dsn, work), parent_pid)

@@ -16,7 +16,7 @@ from workloads.client.process import Gates, Stopped, await_slice, check_stop, cl
 from workloads.oltp.catalog import BY_NAME, Test
 from workloads.oltp.exchange import Exchange
 from workloads.oltp.messages import Draw, events, name_of
-from workloads.oltp.spec import StepSpec
+from workloads.oltp.spec import OltpSpec
 from workloads.oltp.statements import TABLE
 from workloads.oltp.tally import EVERY_NS, Tally
 from workloads.oltp.texts import table_rows
@@ -28,8 +28,8 @@ ROLLBACK = b"Q\0\0\0\x0dROLLBACK\0"
 
 
 @dataclass(frozen=True, slots=True)
-class RoleContext:
-    spec: StepSpec
+class OltpContext:
+    spec: OltpSpec
     role: Role
     page: Page
     slot: int
@@ -38,7 +38,7 @@ class RoleContext:
     tell: int  # where a load writes the digests of its tables
 
 
-def load(context: RoleContext) -> None:
+def load(context: OltpContext) -> None:
     """Make every table whose turn it is, copy its rows, and build its indexes."""
     spec, page, connection = context.spec, context.page, context.connection
     options = spec.options
@@ -58,7 +58,7 @@ def load(context: RoleContext) -> None:
 COLUMNS = "id serial, k integer NOT NULL DEFAULT 0, c char(120) NOT NULL DEFAULT '', pad char(60) NOT NULL DEFAULT ''"
 
 
-def _copy(context: RoleContext, table: int) -> bytes:
+def _copy(context: OltpContext, table: int) -> bytes:
     """Copy a table's rows; return their digest."""
     connection, page = context.connection, context.page
     connection.exec_(f"COPY {TABLE}{table} (id, k, c, pad) FROM STDIN".encode())
@@ -76,7 +76,7 @@ def _copy(context: RoleContext, table: int) -> bytes:
     return digest.digest()
 
 
-def client(context: RoleContext) -> None:
+def client(context: OltpContext) -> None:
     """Repeat the test's event, a block of them drawn at a time, until the step's time is over."""
     spec, page, options = context.spec, context.page, context.spec.options
     test = BY_NAME[str(spec.step["name"])]
@@ -124,7 +124,7 @@ def client(context: RoleContext) -> None:
         tally.sort()
 
 
-def _prepare(context: RoleContext, test: Test) -> None:
+def _prepare(context: OltpContext, test: Test) -> None:
     for place, statement in enumerate(test.event):
         for table in range(1, context.spec.options.tables + 1):
             if statement.prepared:
@@ -134,7 +134,7 @@ def _prepare(context: RoleContext, test: Test) -> None:
                     raise error_of(context.connection, result)
 
 
-def _tolerate(context: RoleContext, exchange: Exchange, test: Test, error: SqlError) -> None:
+def _tolerate(context: OltpContext, exchange: Exchange, test: Test, error: SqlError) -> None:
     """Count an event that failed, and end its transaction. Raises an error that ends the step."""
     word = TOLERATED.get(error.sqlstate)
     if word is None:

@@ -13,7 +13,7 @@ LOAD = "load"
 QUERY = "query"
 
 
-class StepSpec(msgspec.Struct, frozen=True, kw_only=True):
+class OltpSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One step to run. `page_fd` is the inherited descriptor of the counters page, with a slot for each role of
     `role_list`, in that order. `seed` is the plan's.
     """

@@ -28,7 +28,7 @@ from workloads.api.names import pick
 from workloads.api.options import given
 from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen
 from workloads.oltp.options import SHAPE, Options, recorded
-from workloads.oltp.spec import LOAD, QUERY, StepSpec, role_list
+from workloads.oltp.spec import LOAD, QUERY, OltpSpec, role_list
 from workloads.oltp.statements import TABLE
 from workloads.presets import preset
 
@@ -94,7 +94,7 @@ class OltpTests:
         return Maintenance((vacuums, (CHECKPOINT,)), least_s=float(step.record["seconds"]))
 
     def launch(self, record: Record, step: Step, place: Place) -> Launch:
-        spec = StepSpec(
+        spec = OltpSpec(
             page_fd=place.page_fd,
             dsn=place.dsn,
             step=dict(step.record),

@@ -66,7 +66,7 @@ HEADS = {"create": "c", "or": "o", "replace": "r", "function": "f", "procedure":
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class DumpStatement:
     """A statement's place, with the rows of COPY, and its tokens: words in lower case, quoted ones with their quotes.
 
     A command of psql, which ends with its line, has one token, and that begins with a backslash.
@@ -94,13 +94,13 @@ class NoEnd(ValueError):
         self.place = place
 
 
-def statements(text: Source) -> Iterator[Statement]:
+def statements(text: Source) -> Iterator[DumpStatement]:
     """The statements in their order. Raises NoEnd."""
     place = len(BOM) if text[: len(BOM)] == BOM else 0
     backslashes = False
     while True:
         if run := INSERTS[backslashes].match(text, place):
-            yield Statement(place, run.end(), ("insert", "into"))
+            yield DumpStatement(place, run.end(), ("insert", "into"))
             place = run.end()
             continue
         statement = _next(text, place, backslashes)
@@ -112,7 +112,7 @@ def statements(text: Source) -> Iterator[Statement]:
             backslashes = statement.tokens[-1].strip("'") in ("off", "false", "0", "no")
 
 
-def _next(text: Source, place: int, backslashes: bool) -> Statement | None:
+def _next(text: Source, place: int, backslashes: bool) -> DumpStatement | None:
     size = len(text)
     tokens: list[str] = []
     begin, parentheses, blocks, heads = -1, 0, 0, ""
@@ -139,12 +139,12 @@ def _next(text: Source, place: int, backslashes: bool) -> Statement | None:
         elif kind == "end" and not parentheses and not blocks:
             if tokens[:1] == ["copy"] and ("from", "stdin") in pairwise(tokens):
                 place = _rows_end(text, begin, place)
-            return Statement(begin, place, tuple(tokens))
+            return DumpStatement(begin, place, tuple(tokens))
         elif kind == "backslash":
             stop = text.find(b"\n", start)
             stop = size if stop < 0 else stop
             # psql ends what came before it, which it would refuse.
-            return Statement(start, stop, (_decoded(text, start, stop).strip(),))
+            return DumpStatement(start, stop, (_decoded(text, start, stop).strip(),))
         shown = _decoded(text, start, min(place, start + MOST_BYTES))
         if kind == "word":
             shown = shown.lower()
@@ -159,7 +159,7 @@ def _next(text: Source, place: int, backslashes: bool) -> Statement | None:
             parentheses = max(0, parentheses + (shown == "(") - (shown == ")"))
         if len(tokens) < MOST_TOKENS:
             tokens.append(shown)
-    return Statement(begin, size, tuple(tokens)) if begin >= 0 else None
+    return DumpStatement(begin, size, tuple(tokens)) if begin >= 0 else None
 
 
 def _rows_end(text: Source, begin: int, place: int) -> int:
@@ -188,7 +188,7 @@ def _decoded(text: Source, begin: int, end: int) -> str:
     return bytes(text[begin:end]).decode(errors="replace")
 
 
-class Lines:
+class LineNumbers:
     """The numbers of the lines of places in a text, from 1; each place is at the last one or after it."""
 
     def __init__(self, text: Source) -> None:
@@ -202,7 +202,7 @@ class Lines:
 
 
 def line_of(text: Source, place: int) -> int:
-    return Lines(text).of(place)
+    return LineNumbers(text).of(place)
 
 
 class mapped:

@@ -37,7 +37,7 @@ Check = Callable[[], None]
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedStatement:
     """A statement with its values on a connection. `large`: its results are fetched row by row."""
 
     statement: Statement
@@ -61,9 +61,9 @@ class Prepared:
 def prepare(
     connection: abc.PGconn, statement: Statement, number: int, drawn: Sequence[Values], most_bytes: int, check: Check,
     *, digested: bool,
-) -> Prepared:  # fmt: skip
+) -> PreparedStatement:  # fmt: skip
     """Prepare a statement, execute it for its first sets of values, and explain it. Raises Stopped only."""
-    prepared = Prepared(statement, b"pgbed_%d" % number, drawn)
+    prepared = PreparedStatement(statement, b"pgbed_%d" % number, drawn)
     try:
         with writing(connection, statement):
             result = connection.prepare(prepared.name, statement.sql.encode())
@@ -76,9 +76,11 @@ def prepare(
     return prepared
 
 
-def prepare_only(connection: abc.PGconn, statement: Statement, number: int, drawn: Sequence[Values]) -> Prepared:
+def prepare_only(
+    connection: abc.PGconn, statement: Statement, number: int, drawn: Sequence[Values]
+) -> PreparedStatement:
     """Prepare a statement and plan it once, without executing it."""
-    prepared = Prepared(statement, b"pgbed_%d" % number, drawn)
+    prepared = PreparedStatement(statement, b"pgbed_%d" % number, drawn)
     try:
         result = connection.prepare(prepared.name, statement.sql.encode())
         if result.status != COMMAND_OK:
@@ -110,7 +112,7 @@ def writing(connection: abc.PGconn, statement: Statement) -> Iterator[None]:
         connection.exec_(b"ROLLBACK")
 
 
-def _try(connection: abc.PGconn, prepared: Prepared, most_bytes: int, check: Check, digested: bool) -> None:
+def _try(connection: abc.PGconn, prepared: PreparedStatement, most_bytes: int, check: Check, digested: bool) -> None:
     until_s = time.monotonic() + TRIED_S
     rows = executions = total = 0
     firsts: tuple[int, int] | None = None
@@ -166,7 +168,7 @@ def fetch(
     return rows, size, total
 
 
-def explain(connection: abc.PGconn, prepared: Prepared) -> StatementPlan:
+def explain(connection: abc.PGconn, prepared: PreparedStatement) -> StatementPlan:
     """The plan that the server has chosen by now, custom or generic, with the rows that it estimated and found."""
     wal = ", WAL" if connection.server_version >= FIRST_WITH_WAL else ""
     with writing(connection, prepared.statement):
@@ -179,7 +181,7 @@ def explain(connection: abc.PGconn, prepared: Prepared) -> StatementPlan:
     return explained(prepared.statement, result.get_value(0, 0) or b"", chosen)
 
 
-def _generic_plans(connection: abc.PGconn, prepared: Prepared) -> int | None:
+def _generic_plans(connection: abc.PGconn, prepared: PreparedStatement) -> int | None:
     """The number of times that the server has used a generic plan; None before 14, which does not count them."""
     if connection.server_version < FIRST_WITH_GENERIC_PLANS:
         return None
@@ -188,7 +190,7 @@ def _generic_plans(connection: abc.PGconn, prepared: Prepared) -> int | None:
     )
 
 
-def plan_only(connection: abc.PGconn, prepared: Prepared) -> StatementPlan:
+def plan_only(connection: abc.PGconn, prepared: PreparedStatement) -> StatementPlan:
     """The plan for the first values, always a custom one, and how long planning took; nothing is executed.
 
     Without parameters a prepared statement would be planned only once.
@@ -198,7 +200,7 @@ def plan_only(connection: abc.PGconn, prepared: Prepared) -> StatementPlan:
     return explained(prepared.statement, result.get_value(0, 0) or b"", "custom")
 
 
-def _call(connection: abc.PGconn, prepared: Prepared) -> str:
+def _call(connection: abc.PGconn, prepared: PreparedStatement) -> str:
     literals = ", ".join(_literal(connection, value) for value in prepared.drawn[0])
     return f"EXECUTE {prepared.name.decode()}" + (f" ({literals})" if literals else "")
 
@@ -232,7 +234,7 @@ def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
     )
 
 
-def report(every: Sequence[Prepared]) -> dict[str, Any]:
+def report(every: Sequence[PreparedStatement]) -> dict[str, Any]:
     """The entries of a step's report: `plans`, `results`."""
     return {
         "plans": [msgspec.to_builtins(prepared.explained) for prepared in every if prepared.explained],

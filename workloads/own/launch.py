@@ -23,9 +23,9 @@ from workloads.client.counter_page import Control, Page, State, Word
 from workloads.client.launcher import Team, report_file, reported, run
 from workloads.client.process import Gates, RecordFn, await_slice, check_stop, clock, recorder, sleep_until, untimed
 from workloads.own import execution, planner
-from workloads.own.execution import Prepared
+from workloads.own.execution import PreparedStatement
 from workloads.own.restore import restore
-from workloads.own.spec import APP, CLONE, DATA, PLANS, PRISTINE, ROLE, Spec
+from workloads.own.spec import APP, CLONE, DATA, PLANS, PRISTINE, ROLE, OwnSpec
 from workloads.own.values import Values, draw
 
 GATE, PAUSED_NS, STOP = int(Control.GATE), int(Control.PAUSED_NS), int(Control.STOP)
@@ -36,14 +36,14 @@ MEMORY_BYTES = 2 << 30  # of a client: a result that outgrows it fails, not the 
 
 def main() -> int:
     parent_pid = os.getppid()
-    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=Spec)
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=OwnSpec)
     clients = int(spec.step.get("clients", 1))
     roles = tuple(Role(client, DATA if spec.step["kind"] == DATA else ROLE) for client in range(1, clients + 1))
     page = Page(spec.page_fd, len(roles))
     report_fd = report_file()
 
     def work(slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
-        step = Step(spec, page, slot, role, connection, gates)
+        step = RolePart(spec, page, slot, role, connection, gates)
         report = step.data() if spec.step["kind"] == DATA else step.statements()
         if slot:
             report = {"results": [result for result in report["results"] if result["error"]]}
@@ -85,7 +85,7 @@ def usual(times_ms: list[float]) -> float:
     return sorted(times_ms)[len(times_ms) // 10]
 
 
-def _as_superuser(spec: Spec, *commands: str) -> None:
+def _as_superuser(spec: OwnSpec, *commands: str) -> None:
     connection = open_connection(spec.dsn)
     try:
         for command in commands:
@@ -94,10 +94,10 @@ def _as_superuser(spec: Spec, *commands: str) -> None:
         connection.finish()
 
 
-class Step:
+class RolePart:
     """A role's part in a step."""
 
-    def __init__(self, spec: Spec, page: Page, slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
+    def __init__(self, spec: OwnSpec, page: Page, slot: int, role: Role, connection: abc.PGconn, gates: Gates) -> None:
         self.spec, self.page, self.slot, self.role = spec, page, slot, role
         self.connection, self.gates = connection, gates
 
@@ -132,13 +132,13 @@ class Step:
         sleep_until(self.page, start_ns + self._length_ns())
         return execution.report(every) | ({"timing": {"times_s": times_s}} if times_s else {})
 
-    def _prepared(self, number: int) -> Prepared:
+    def _prepared(self, number: int) -> PreparedStatement:
         statement, options = self.spec.statements[number], self.spec.options
         random = self._random(statement.name)
         try:
             drawn = draw(statement, self.connection, random)
         except SqlError as error:
-            return Prepared(statement, b"", [[]], outcome=execution.failed(self.connection, statement, error))
+            return PreparedStatement(statement, b"", [[]], outcome=execution.failed(self.connection, statement, error))
         if self.spec.step["kind"] == PLANS:
             return execution.prepare_only(self.connection, statement, number, drawn)
         return execution.prepare(
@@ -146,7 +146,7 @@ class Step:
             digested=options.check_results,
         )  # fmt: skip
 
-    def _execute(self, every: list[Prepared], start_ns: int, record: RecordFn) -> list[float]:
+    def _execute(self, every: list[PreparedStatement], start_ns: int, record: RecordFn) -> list[float]:
         """Execute until the step ends. A statement that fails is left out from then on.
 
         Times are without pauses. They are returned if statements were cut, as those that outlast slices are.
@@ -193,7 +193,7 @@ class Step:
                     execute(connection, b"ROLLBACK")
         return times_s if words[TURNS] else []
 
-    def _once(self, one: Prepared, values: Values, most_bytes: int) -> int:
+    def _once(self, one: PreparedStatement, values: Values, most_bytes: int) -> int:
         if one.large:
             return execution.fetch(self.connection, one.name, values, most_bytes)[0]
         result = self.connection.exec_prepared(one.name, values)  # type: ignore[arg-type] # None is NULL
@@ -201,7 +201,7 @@ class Step:
             raise error_of(self.connection, result)
         return result.ntuples or result.command_tuples or 0
 
-    def _plan(self, every: Sequence[Prepared], start_ns: int, record: RecordFn) -> dict[str, list[float]]:
+    def _plan(self, every: Sequence[PreparedStatement], start_ns: int, record: RecordFn) -> dict[str, list[float]]:
         """Plan all statements in turn; return the planning times of each, in ms."""
         words, page, slot = self.page.words, self.page, self.slot
         in_flight = page.slot(slot) + Word.IN_FLIGHT_NS
@@ -219,7 +219,7 @@ class Step:
                 times[one.statement.name].append(plan.planning_ms or 0.0)
         return times
 
-    def _order(self, every: Sequence[Prepared]) -> list[int]:
+    def _order(self, every: Sequence[PreparedStatement]) -> list[int]:
         """The order of statements: drawn by weight, the same on every server."""
         if len(every) == 1:
             return [0]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from workloads.own.dump_statements import Statement
+from workloads.own.dump_statements import DumpStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ FUNCTION = re.compile(r"(?:create (?:or replace )?|alter )(?:function|procedure|
 UNTRUSTED = re.compile("c|internal|pl.*u")
 
 
-def superuser(statement: Statement) -> str:
+def superuser(statement: DumpStatement) -> str:
     """The part of a statement that only a superuser may execute, or ""."""
     words, tokens = statement.words, statement.tokens
     for what, pattern in SUPERUSERS:
@@ -105,7 +105,7 @@ class Sorting:
     database: str = ""
     making: list[str] = field(default_factory=list)  # the databases of the dump that something is made in
 
-    def keeps(self, statement: Statement) -> bool:
+    def keeps(self, statement: DumpStatement) -> bool:
         """Raises ValueError for a command of psql."""
         if statement.is_command:
             return self._obeys(statement.tokens[0])
@@ -132,7 +132,7 @@ class Sorting:
             raise ValueError(f"{name} is a command of psql, not SQL: leave it out")
         return False
 
-    def _makes_what_is_there(self, statement: Statement) -> bool:
+    def _makes_what_is_there(self, statement: DumpStatement) -> bool:
         """Whether it creates a schema that is there already."""
         if statement.tokens[:2] != ("create", "schema"):
             return False
@@ -140,7 +140,7 @@ class Sorting:
         return name in ("public", *self.schemas) and rest[:1] in ([], ["authorization"])
 
 
-def names_after(statement: Statement, count: int) -> list[str]:
+def names_after(statement: DumpStatement, count: int) -> list[str]:
     """The words after the first `count`, names without quotation marks."""
     tokens = [token for token in statement.tokens[count:] if token[0].isalpha() or token[0] in "_\"'"]
     if tokens[:3] == ["if", "not", "exists"]:

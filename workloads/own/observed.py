@@ -31,7 +31,7 @@ WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) OR
 """
 
 
-class Row(NamedTuple):
+class ObservedStatement(NamedTuple):
     """A statement; `why` is why it cannot be run, if its row tells that already."""
 
     queryid: str
@@ -84,7 +84,9 @@ def _told(left_out: Mapping[str, Sequence[tuple[str, float]]], total_ms: float) 
     return tuple(notices)
 
 
-def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[str], str, str]]]) -> Statement:
+def _statement(
+    row: ObservedStatement, name: str, rules: Mapping[str, Sequence[tuple[Sequence[str], str, str]]]
+) -> Statement:
     if row.why:
         raise ValueError(row.why)
     try:
@@ -109,7 +111,7 @@ def _statement(row: Row, name: str, rules: Mapping[str, Sequence[tuple[Sequence[
     )  # fmt: skip
 
 
-def _of_csv(path: Path) -> list[Row]:
+def _of_csv(path: Path) -> list[ObservedStatement]:
     where = f"--from-pg-stat-statements {path}"
     csv.field_size_limit(MOST_BYTES)
     text = read_file(path, "--from-pg-stat-statements", MOST_BYTES, "replace")
@@ -125,7 +127,7 @@ def _of_csv(path: Path) -> list[Row]:
     return _together(rows)
 
 
-def _row(queryid: str | None, query: str | None, time: str | float | None) -> Row:
+def _row(queryid: str | None, query: str | None, time: str | float | None) -> ObservedStatement:
     """A row as exported or read; what makes it useless is its `why`."""
     number, text = (queryid or "").strip(), query or ""
     try:
@@ -145,12 +147,14 @@ def _row(queryid: str | None, query: str | None, time: str | float | None) -> Ro
         why = "its text is not UTF-8"
     elif len(text) > MOST_CHARS:
         why = f"its text is longer than {MOST_CHARS >> 10} KiB"
-    return Row(number if QUERY_ID.fullmatch(number) else "", text, total_ms if 0 <= total_ms < math.inf else 0.0, why)
+    return ObservedStatement(
+        number if QUERY_ID.fullmatch(number) else "", text, total_ms if 0 <= total_ms < math.inf else 0.0, why
+    )
 
 
-def _together(rows: Iterable[Row]) -> list[Row]:
+def _together(rows: Iterable[ObservedStatement]) -> list[ObservedStatement]:
     """One row for each statement, which has one for each user and database, and one for what functions called."""
-    merged: dict[tuple[str, ...], Row] = {}
+    merged: dict[tuple[str, ...], ObservedStatement] = {}
     names: dict[str, tuple[str, ...]] = {}  # of a text: the statement that has it
     for number, row in enumerate(rows):
         usual = (str(number), row.why) if row.why and not row.queryid else (row.queryid or row.query,)
@@ -168,7 +172,7 @@ class _Replacing(Loader):
 
 
 @lru_cache(maxsize=4)
-def _of_server(dsn: str) -> list[Row]:
+def _of_server(dsn: str) -> list[ObservedStatement]:
     where = f"--from-pg-stat-statements {_shown(dsn)}"
     try:
         with psycopg.connect(

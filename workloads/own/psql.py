@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from workloads.client.process import die_with_parent
-from workloads.own.dump_statements import BOM, CHUNK, Source, Statement, line_of, mapped, statements
+from workloads.own.dump_statements import BOM, CHUNK, DumpStatement, Source, line_of, mapped, statements
 from workloads.own.left_out import TRUST, Sorting
 
 Check = Callable[[], None]
@@ -75,7 +75,7 @@ def parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Itera
     yield LAST
 
 
-def _sets_unknown(statement: Statement, knows: Callable[[str], bool]) -> bool:
+def _sets_unknown(statement: DumpStatement, knows: Callable[[str], bool]) -> bool:
     """Whether it is a SET of what this server does not know, as a newer pg_dump writes."""
     tokens = statement.tokens
     return tokens[:1] == ("set",) and tokens[2:3] in (("=",), ("to",)) and not knows(tokens[1])

@@ -19,7 +19,7 @@ from workloads.client.process import die_with_parent
 from workloads.own import psql
 from workloads.own.data import Data, change, reported_by
 from workloads.own.left_out import TRUST, Sorting, entry_left_out
-from workloads.own.spec import APP, PRISTINE, Spec
+from workloads.own.spec import APP, PRISTINE, OwnSpec
 
 MOST_JOBS = 4
 LOOK_S = 0.02
@@ -45,7 +45,7 @@ class NotRestored(SqlError):
         return self.message
 
 
-def restore(spec: Spec, superuser: abc.PGconn, check: Check) -> None:
+def restore(spec: OwnSpec, superuser: abc.PGconn, check: Check) -> None:
     """Restore into the connection's database, and into one to be cloned. Raises NotRestored, SqlError or Stopped."""
     if why := change(spec.data):
         raise NotRestored(why)
@@ -93,7 +93,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _archive(spec: Spec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
+def _archive(spec: OwnSpec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
     jobs = 1 if spec.data.format == "tar" else min(MOST_JOBS, os.cpu_count() or 1)
     with tempfile.NamedTemporaryFile("w", suffix=".list") as kept:
         listed = reported_by(spec.pg_restore, spec.data, "--list")
@@ -154,17 +154,17 @@ def failure(messages: str, code: int) -> str:
     return f"pg_restore ended with code {code}: {' '.join(messages.split())[-200:]}" if code else ""
 
 
-def _scripts(spec: Spec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
+def _scripts(spec: OwnSpec, superuser: abc.PGconn, dsn: str, check: Check) -> None:
     sorting = _sorting(spec)
     for path in spec.data.files:
         _script(spec, superuser, path, dsn, sorting, check)
 
 
-def _sorting(spec: Spec) -> Sorting:
+def _sorting(spec: OwnSpec) -> Sorting:
     return Sorting(schemas=tuple(spec.data.schemas.values()))
 
 
-def _script(spec: Spec, superuser: abc.PGconn, path: Path, dsn: str, sorting: Sorting, check: Check) -> None:
+def _script(spec: OwnSpec, superuser: abc.PGconn, path: Path, dsn: str, sorting: Sorting, check: Check) -> None:
     @cache
     def knows(setting: str) -> bool:
         answer = superuser.exec_params(b"SELECT current_setting($1, true) IS NOT NULL", [setting.encode()])

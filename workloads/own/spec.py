@@ -17,7 +17,7 @@ ROLE = "statement"
 DATA, MIX, PLANS = "data", "mix", "plans"  # steps
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
+class OwnSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One step: `statements` are those that it runs; `cloned` asks the data step for a database to clone."""
 
     page_fd: int

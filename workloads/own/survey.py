@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from workloads.own.data import Data, check_readable, reported_by
-from workloads.own.dump_statements import CHUNK, Lines, NoEnd, Source, Statement, line_of, mapped, statements
+from workloads.own.dump_statements import CHUNK, DumpStatement, LineNumbers, NoEnd, Source, line_of, mapped, statements
 from workloads.own.left_out import TRUST, Sorting, entry_left_out, names_after, superuser, told, unquoted
 
 HEADING = b"-- PostgreSQL database dump"
@@ -107,7 +107,7 @@ class Survey:
     def _statements(self, text: Source, where: str, *, lines: bool = True) -> frozenset[str]:
         """Read them; return the encodings that they are in."""
         encodings: set[str] = set()
-        numbers = Lines(text)
+        numbers = LineNumbers(text)
         try:
             for statement in statements(text):
                 place = f"{where}:{numbers.of(statement.begin)}" if lines and _matters(statement) else where
@@ -125,7 +125,7 @@ class Survey:
             raise ValueError(f"{where}: it has the data of several databases ({names}); dump one of them, with pg_dump")
         return frozenset(encodings)
 
-    def _statement(self, statement: Statement, place: str, *, kept: bool) -> None:
+    def _statement(self, statement: DumpStatement, place: str, *, kept: bool) -> None:
         tokens = statement.tokens
         if tokens[:2] == ("create", "extension"):
             name, *rest = names_after(statement, 2)
@@ -143,7 +143,7 @@ class Survey:
             if word in words and (name := _named(tokens[at + 1 : at + 4])).lower() not in self.collations and name:
                 self.demands[f"collation {place}: {name}"] = None
 
-    def _makes_collation(self, statement: Statement, place: str) -> None:
+    def _makes_collation(self, statement: DumpStatement, place: str) -> None:
         tokens = statement.tokens[5:] if statement.tokens[2:5] == ("if", "not", "exists") else statement.tokens[2:]
         self.collations.add(_named(tokens[:3]).lower())
         options = {word: unquoted(tokens[at + 2]) for at, (word, equals) in enumerate(pairwise(tokens[:-1]))
@@ -161,7 +161,7 @@ def left_out(data: Data) -> str:
     return f"left out of {data.name}: {text}" if (text := told(data.left_out)) else ""
 
 
-def _matters(statement: Statement) -> bool:
+def _matters(statement: DumpStatement) -> bool:
     """Whether it may need something: not rows, of which there are millions."""
     return statement.tokens[:1] not in (("insert",), ("copy",), ("select",), ())
 
@@ -171,7 +171,7 @@ def _named(tokens: tuple[str, ...]) -> str:
     return unquoted(tokens[2] if tokens[1:2] == (".",) and len(tokens) > 2 else tokens[0] if tokens else "")
 
 
-def _encoding(statement: Statement) -> str:
+def _encoding(statement: DumpStatement) -> str:
     """The encoding that a SET names, or ""."""
     tokens = statement.tokens
     named = (
@@ -184,7 +184,7 @@ def _plain(encoding: str) -> str:
     return "".join(filter(str.isalnum, encoding.lower()))
 
 
-def _shown(statement: Statement) -> str:
+def _shown(statement: DumpStatement) -> str:
     text = " ".join(statement.tokens).replace(" . ", ".")
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 

@@ -31,7 +31,7 @@ from workloads.api.options import given, options_of
 from workloads.own import observed, psql, scripts, statements, template
 from workloads.own.data import Data, of_dump, of_schema, user_path
 from workloads.own.options import SLICED_SECONDS, Options, recorded
-from workloads.own.spec import DATA, MIX, PLANS, ROLE, Spec
+from workloads.own.spec import DATA, MIX, PLANS, ROLE, OwnSpec
 from workloads.own.statements import Statement
 from workloads.own.survey import left_out, surveyed
 from workloads.pgbench.scripts import SLEEP
@@ -161,7 +161,7 @@ class Own:
             return scripts.launch(record, step, place)
         every = _recorded(record)
         known = {statement.name: statement for statement in every}
-        spec = Spec(
+        spec = OwnSpec(
             page_fd=place.page_fd,
             dsn=place.dsn,
             folder=place.folder,

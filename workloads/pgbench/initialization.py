@@ -11,10 +11,10 @@ from workloads.client.connection import Check, Session
 from workloads.client.counter_page import Page, Word
 from workloads.client.process import begin_alone, check_stop, clock, end_alone
 from workloads.pgbench import command, summary
-from workloads.pgbench.program import Failed, Pgbench
+from workloads.pgbench.program import PgbenchFailed, PgbenchProcess
 from workloads.pgbench.scripts import Script
 from workloads.pgbench.scripts import error_of as reason_of
-from workloads.pgbench.spec import Spec, WarmUp
+from workloads.pgbench.spec import PgbenchSpec, WarmUp
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ WARM = (
 )
 
 
-def initialize(spec: Spec, page: Page, folder: Path) -> WarmUp:
+def initialize(spec: PgbenchSpec, page: Page, folder: Path) -> WarmUp:
     """Do the step; return the warm-up's findings. Raises Failed, Stopped or SqlError."""
     options = spec.options
 
@@ -69,13 +69,13 @@ def as_step(dsn: str, page: Page, work: Callable[[Session], T]) -> T:
     return done
 
 
-def _command(spec: Spec, folder: Path, scripts: Sequence[Script], **how: int) -> list[str]:
+def _command(spec: PgbenchSpec, folder: Path, scripts: Sequence[Script], **how: int) -> list[str]:
     return command.run(
         spec.program, spec.version, spec.options, scripts, str(folder), dsn=spec.dsn, seed=spec.seed, **how
     )
 
 
-def run_once(spec: Spec, folder: Path, script: Script, check: Check) -> None:
+def run_once(spec: PgbenchSpec, folder: Path, script: Script, check: Check) -> None:
     """Try a script with one transaction. Raises Failed with its line, and any exception of `check`."""
     single = [Script(script.name, 1, script.text)]
     _call(_command(spec, folder, single, transactions=1, clients=1), spec, folder, check, single)
@@ -83,15 +83,15 @@ def run_once(spec: Spec, folder: Path, script: Script, check: Check) -> None:
 
 def _call(
     argv: list[str],
-    spec: Spec,
+    spec: PgbenchSpec,
     folder: Path,
     check: Check,
     scripts: Sequence[Script] | None = None,
 ) -> str:
     """Run a pgbench to its end; return its output. Raises Failed if it fails."""
-    with Pgbench(argv, folder, threads=0) as pgbench:
+    with PgbenchProcess(argv, folder, threads=0) as pgbench:
         while not pgbench.has_ended(round(LOOK_S * 1000)):
             check()
         if pgbench.code:
-            raise Failed(reason_of(pgbench.errors, spec.scripts if scripts is None else scripts, str(folder)))
+            raise PgbenchFailed(reason_of(pgbench.errors, spec.scripts if scripts is None else scripts, str(folder)))
         return pgbench.output

@@ -32,11 +32,11 @@ from workloads.pgbench.backends import Watching, first_backends
 from workloads.pgbench.initialization import initialize
 from workloads.pgbench.launcher import serve
 from workloads.pgbench.log import parse
-from workloads.pgbench.log_counts import Counting, Stops, report
-from workloads.pgbench.program import APPLICATION, Failed, Pgbench
+from workloads.pgbench.log_counts import LogCounts, Stops, report
+from workloads.pgbench.program import APPLICATION, PgbenchFailed, PgbenchProcess
 from workloads.pgbench.scripts import timed
-from workloads.pgbench.slice_log import Slices, logged_by_line
-from workloads.pgbench.spec import MOST_LINES_PER_S, Spec
+from workloads.pgbench.slice_log import LoggedTurns, logged_by_line
+from workloads.pgbench.spec import MOST_LINES_PER_S, PgbenchSpec
 
 CONNECTED_EVERY_S = 0.002  # between two checks how many clients have connected
 # Between two readings of the log: often if turns or another workload's end must be noticed, and before the engine reads
@@ -53,8 +53,8 @@ END_TIMEOUT_S = 10.0  # for the transactions in flight at the end
 
 
 @dataclass(eq=False)
-class Step:
-    spec: Spec
+class PgbenchStep:
+    spec: PgbenchSpec
     page: Page
     folder: Path
     halted_ns: int = 0  # when pgbench was stopped, if it is
@@ -84,7 +84,7 @@ class Step:
         )
         log = ["--log", f"--log-prefix={self.folder / 'log'}"]
         log += [f"--sampling-rate={1 / spec.log_every:.12g}"] if spec.log_every > 1 else []
-        self.counting = Counting(
+        self.counting = LogCounts(
             self.page,
             spec.log_every,
             time.time_ns() - clock(),
@@ -97,7 +97,7 @@ class Step:
         threads, by_line = min(options.jobs, self.clients), spec.log_by_line
         self.counting.buffered = 0 if by_line else -(-BUFFERED_LINES * threads // self.clients)
         self.logged_ns = [0] * threads  # the last transaction in the log of each ended then
-        with Pgbench(argv, self.folder, threads, by_line, waiting=options.connect) as self.pgbench:
+        with PgbenchProcess(argv, self.folder, threads, by_line, waiting=options.connect) as self.pgbench:
             backends = [0] * self.clients if options.connect else self._await_connected()
             for slot, backend in enumerate(backends):
                 self.page.set_word(slot, Word.CLIENT_PID, self.pgbench.pid)
@@ -156,7 +156,7 @@ class Step:
         # Gates are shut before a step in slices begins; if one has been opened since, there was a pause before.
         self.sliced = not self.page.words[Control.GATE] or self.page.words[Control.PAUSED_NS] > 0
         if self.sliced:
-            self.counting.slices = Slices(self.page, self.start_ns, self.spec.log_every)
+            self.counting.slices = LoggedTurns(self.page, self.start_ns, self.spec.log_every)
         every_one = not self.timed and self.spec.log_every == 1
         if every_one and int(self.spec.step["transactions"]) * self.clients <= MOST_LISTED:
             self.counting.times_ms = []
@@ -193,7 +193,7 @@ class Step:
             self.counting.project(ended_ns)
         else:
             if self.pgbench.code:
-                raise Failed(self.pgbench.reason(self.spec.scripts))
+                raise PgbenchFailed(self.pgbench.reason(self.spec.scripts))
             now_ns = clock()
             self._read()
             self.counting.settle()
@@ -251,7 +251,7 @@ class Step:
             if self.pgbench.code:
                 self._set_states(State.FAILED)
                 sys.stderr.write(f"{self.pgbench.reason(self.spec.scripts)}\n")
-                raise Failed(self.pgbench.reason(self.spec.scripts))
+                raise PgbenchFailed(self.pgbench.reason(self.spec.scripts))
             self._read()
             self.counting.settle()
             # In a closed loop each client had one transaction in flight when the step ended.
@@ -300,7 +300,7 @@ class Step:
         check_stop(self.page)
         if self.pgbench.has_ended():
             few = f"pgbench did {self.spec.step['transactions']} transactions before they could be measured: give more"
-            raise Failed(self.pgbench.reason(self.spec.scripts) if self.pgbench.code else few)
+            raise PgbenchFailed(self.pgbench.reason(self.spec.scripts) if self.pgbench.code else few)
 
     def _set_states(self, state: State) -> None:
         for slot in range(self.page.roles):
@@ -308,7 +308,7 @@ class Step:
         client_gate.tell_change(self.page)
 
 
-def _run(spec: Spec, page: Page) -> None:
+def _run(spec: PgbenchSpec, page: Page) -> None:
     with TemporaryDirectory(prefix=CLIENT_FOLDER, dir=spec.folder) as folder:
         for script in (*spec.scripts, *([spec.setup] if spec.setup is not None else [])):
             if not script.builtin:
@@ -317,8 +317,8 @@ def _run(spec: Spec, page: Page) -> None:
             warm_up = initialize(spec, page, Path(folder))
             sys.stdout.buffer.write(msgspec.json.encode({"found": warm_up}))
         else:
-            sys.stdout.buffer.write(msgspec.json.encode(Step(spec, page, Path(folder)).run()))
+            sys.stdout.buffer.write(msgspec.json.encode(PgbenchStep(spec, page, Path(folder)).run()))
 
 
 if __name__ == "__main__":
-    sys.exit(serve(Spec, _run))
+    sys.exit(serve(PgbenchSpec, _run))

@@ -13,7 +13,7 @@ from workloads.client.connection import SqlError
 from workloads.client.counter_page import Control, Page, State, Word
 from workloads.client.launcher import cancel
 from workloads.client.process import Stopped, die_with_parent, name_process, stop_on_signals
-from workloads.pgbench.program import Failed
+from workloads.pgbench.program import PgbenchFailed
 
 
 class OfStep(Protocol):
@@ -43,7 +43,7 @@ def serve(of: type[S], run: Callable[[S, Page], None]) -> int:
         return 0
     except Stopped:
         pass
-    except (Failed, SqlError, OSError) as error:
+    except (PgbenchFailed, SqlError, OSError) as error:
         if not page.words[Control.STOP]:
             page.set_error(0, " ".join(str(error).split()))
             page.words[Control.STOP] = 1

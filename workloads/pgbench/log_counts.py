@@ -12,8 +12,8 @@ from typing import Any
 from workloads.client import histogram
 from workloads.client.counter_page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
 from workloads.client.process import BOUNDS_NS
-from workloads.pgbench.log import Line
-from workloads.pgbench.slice_log import Slices
+from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.slice_log import LoggedTurns
 
 # Plain numbers, for use on each line: looking up an enumeration's member takes longer than adding.
 STATEMENTS, LAST_ENDED_NS, SERVICE_NS, MAX_NS, LATE_MAX_NS, BUCKET_0 = map(
@@ -24,7 +24,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 
 @dataclass(slots=True)
-class _Client:
+class _LoggedClient:
     """A client: `number` and `last_ns` of its last logged transaction, `base` of its words, `done` by the log."""
 
     base: int
@@ -39,7 +39,7 @@ class _Client:
 
 
 @dataclass(slots=True)
-class Counting:
+class LogCounts:
     """Counts for a step on its page. A line stands for `every` transactions; times are by the monotonic clock.
 
     `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
@@ -57,14 +57,14 @@ class Counting:
     ended_ns: int = 0  # 0 during the step; transactions that end later are not counted
     buffered: int = 0  # lines of each client that pgbench may hold back
     lines: int = 0
-    slices: Slices | None = None
+    slices: LoggedTurns | None = None
     scripts: tuple[str, ...] = ()
     times_ms: list[float] | None = None
-    _clients: list[_Client] = field(init=False)
+    _clients: list[_LoggedClient] = field(init=False)
     _by_script: list[Counter[int]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._clients = [_Client(self.page.slot(slot)) for slot in range(self.page.roles)]
+        self._clients = [_LoggedClient(self.page.slot(slot)) for slot in range(self.page.roles)]
         self._by_script = [Counter() for _ in self.scripts]
 
     @property
@@ -77,7 +77,7 @@ class Counting:
         self.every *= factor
         self.buffered = -(-self.buffered // factor)
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LoggedTransaction) -> None:
         slot, number, outcome, _, ended_us, _, retries, _ = line
         if not 0 <= slot < len(self._clients):
             return
@@ -143,7 +143,7 @@ class Counting:
     def _active_ns(self, t_ns: int) -> int:
         return t_ns if self.slices is None else self.slices.active_ns(t_ns)
 
-    def _count_times(self, line: Line, base: int, ended_ns: int) -> None:
+    def _count_times(self, line: LoggedTransaction, base: int, ended_ns: int) -> None:
         slot, _, _, time_us, _, lag_us, _, script = line
         begun_ns = ended_ns - time_us * 1000
         if begun_ns < self.began_ns:
@@ -194,7 +194,7 @@ class Stops:
 
 def report(
     summary: Mapping[str, Any],
-    counting: Counting,
+    counting: LogCounts,
     stopped_ns: int,
     stops: Stops | None = None,
     *,

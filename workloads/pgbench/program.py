@@ -29,12 +29,12 @@ KEEP_SIZE, PUNCH_HOLE = 1, 2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Failed(Exception):
+class PgbenchFailed(Exception):
     """pgbench cannot continue; the text says why."""
 
 
 @dataclass(eq=False)
-class Pgbench:
+class PgbenchProcess:
     """One pgbench process, its log and its output. A context manager, whose end the process does not outlive."""
 
     argv: Sequence[str]
@@ -48,7 +48,7 @@ class Pgbench:
     _places: dict[int, int] = field(default_factory=dict)  # offset in each up to which it has been read and freed
     _rests: dict[int, bytes] = field(default_factory=dict)
 
-    def __enter__(self) -> Pgbench:
+    def __enter__(self) -> PgbenchProcess:
         self._out, self._errors = (os.memfd_create(name) for name in ("output", "errors"))
         for _ in range(self.threads):
             if self.by_line:

@@ -33,7 +33,7 @@ class _Client:
     later: deque[_Point] = field(default_factory=deque)
 
 
-class Slices:
+class LoggedTurns:
     """The turns of one server. A line of the log stands for `every` transactions."""
 
     def __init__(self, page: Page, began_ns: int, every: int) -> None:

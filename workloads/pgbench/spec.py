@@ -32,7 +32,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
         return cls(log_every=every, lines_per_s=tps / threads / every)
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True):
+class PgbenchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One step. `version` is the major version of the pgbench at `program`; a warm-up has `warm_clients`. If the log
     may be `log_thinned`, lines beyond MOST_LINES_PER_S are left out of it. `setup` is run once in the first step.
 

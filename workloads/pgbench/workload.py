@@ -48,7 +48,7 @@ from workloads.pgbench.scripts import (
     waits,
     writes,
 )
-from workloads.pgbench.spec import Spec, WarmUp
+from workloads.pgbench.spec import PgbenchSpec, WarmUp
 from workloads.pgbench.sweep import INIT, plan_steps, seed_of
 from workloads.presets import shipped_scripts
 
@@ -181,7 +181,7 @@ class Pgbench:
         warm_clients = sorted(clients)[len(clients) // 2] if clients else 1
         warm_up = msgspec.convert(place.found, WarmUp)
         every = int(record["log_every"]) or warm_up.log_every
-        spec = Spec(
+        spec = PgbenchSpec(
             page_fd=place.page_fd,
             folder=place.folder,
             data_folder=place.data_folder,

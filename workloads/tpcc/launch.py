@@ -12,9 +12,9 @@ from workloads.api.base import CLIENT_FOLDER
 from workloads.client.connection import Session, scalar
 from workloads.client.counter_page import Control, Page, Word
 from workloads.pgbench.initialization import as_step, run_once
-from workloads.pgbench.launch import Step
+from workloads.pgbench.launch import PgbenchStep
 from workloads.pgbench.launcher import serve
-from workloads.pgbench.program import Failed
+from workloads.pgbench.program import PgbenchFailed
 from workloads.pgbench.scripts import timed
 from workloads.tpcc.conditions import conditions, schema
 from workloads.tpcc.spec import CAPACITY, CHECK, INIT, TpccSpec
@@ -32,7 +32,7 @@ def _run(spec: TpccSpec, page: Page) -> None:
         elif kind == CHECK:
             as_step(spec.dsn, page, _check)
         else:
-            report = Step(spec, page, folder).run()
+            report = PgbenchStep(spec, page, folder).run()
             if kind == CAPACITY:
                 report["found"] = {"capacity_per_s": _per_s(page)}
             sys.stdout.buffer.write(msgspec.json.encode(report))
@@ -51,7 +51,7 @@ def _check(session: Session) -> None:
     for condition in conditions():
         session.check()
         if wrong := scalar(session.connection, condition.query.encode()):
-            raise Failed(f"not consistent: {condition.text}, but not in {wrong:,} of them")
+            raise PgbenchFailed(f"not consistent: {condition.text}, but not in {wrong:,} of them")
 
 
 def _per_s(page: Page) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from workloads.pgbench.spec import Spec
+from workloads.pgbench.spec import PgbenchSpec
 
 INIT, CAPACITY, LOAD, CHECK = "init", "capacity", "load", "check"
 
@@ -18,7 +18,7 @@ class CapacityReport(msgspec.Struct, frozen=True, kw_only=True):
     capacity_per_s: Annotated[float, Meta(gt=0)] | None = None
 
 
-class TpccSpec(Spec, frozen=True, kw_only=True):
+class TpccSpec(PgbenchSpec, frozen=True, kw_only=True):
     """One step, as pgbench's. The tables' rows follow from `rows_seed`."""
 
     rows_seed: int

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class SliceNoise:
     """The scatter and lengths that widen the interval of a sliced step of a fixed length.
 
     `per_root_second` is the standard deviation of its log ratio within a pair of one second, the largest of all
@@ -43,7 +43,7 @@ class Seen:
     withheld: tuple[str, ...]
     steps: tuple[str, ...] = ()
     widths: Mapping[str, float] = field(default_factory=dict)
-    noise: Mapping[str, Noise] = field(default_factory=dict)
+    noise: Mapping[str, SliceNoise] = field(default_factory=dict)
     tau: float = MIN_TAU
 
 
@@ -103,12 +103,12 @@ def _for_now(cells: ComparedCells, ratio: Ratio) -> bool:
     return drifted or all(reason.startswith(STRAYED) for reason in ratio.reasons)
 
 
-def _noise(cells: ComparedCells) -> tuple[dict[str, Noise], list[float]]:
+def _noise(cells: ComparedCells) -> tuple[dict[str, SliceNoise], list[float]]:
     """The noise of each sliced step of a fixed length, and for each subject the scatter between pairs of clusters."""
     from engine.analysis.ratios.slice_verdicts import log_ratios, self_check, steps_of
     from engine.analysis.statistics.slice_estimates import by_kind, noise_per_root_second
 
-    found: dict[str, Noise] = {}
+    found: dict[str, SliceNoise] = {}
     taus = []
     for subject in (subject for subject in cells.others if not subject.control):
         steps = steps_of(cells, subject)
@@ -123,6 +123,6 @@ def _noise(cells: ComparedCells) -> tuple[dict[str, Noise], list[float]]:
     return found, taus
 
 
-def _widen(found: dict[str, Noise], step: str, own: float | None, logs: list[LogRatio]) -> None:
+def _widen(found: dict[str, SliceNoise], step: str, own: float | None, logs: list[LogRatio]) -> None:
     if own is not None and (step not in found or own > found[step].per_root_second):
-        found[step] = Noise(own, tuple(ratio.seconds for ratio in logs))
+        found[step] = SliceNoise(own, tuple(ratio.seconds for ratio in logs))

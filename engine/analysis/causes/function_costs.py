@@ -65,7 +65,7 @@ Floats = npt.NDArray[np.float64]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
-class Quality(msgspec.Struct, frozen=True):
+class SampleQuality(msgspec.Struct, frozen=True):
     """Quality of a frame: samples in a second of a CPU (0 if unknown), and what is missing."""
 
     leaf_hz: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
@@ -307,7 +307,7 @@ def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSa
         row_of_step = reader.step(step.id)
     where = f"{run.path / 'journal.db'}: step {step.name}: frame"
     frames = frames_of(rows, NOT_OF_THE_STEP, where)
-    rates = {converted(row.quality, Quality, where).leaf_hz for row in rows}
+    rates = {converted(row.quality, SampleQuality, where).leaf_hz for row in rows}
     if not frames or len(rates) != 1 or 0 in rates:  # a run of a version that did not sample functions
         return None
     (hz,) = rates
@@ -328,7 +328,7 @@ def frames_of(
     spoilt = set()
     for row in rows:
         frame = (row.t_ns - row.dt_ns, row.t_ns)
-        if not converted(row.quality, Quality, where).whole:
+        if not converted(row.quality, SampleQuality, where).whole:
             spoilt.add(frame)
         counts = found.setdefault(frame, Counter())
         if row.role not in left_out:

@@ -19,7 +19,7 @@ from engine.journal.reader import JournalReader
 OWN_SOURCES = ("server", "monitor")  # samples of a step whose CPU time is its cell's alone
 
 
-class Interval(NamedTuple):
+class CpuInterval(NamedTuple):
     """CPU time used between two times, in ns; assumed uniform in between."""
 
     from_ns: int
@@ -86,12 +86,12 @@ def _interval(from_ns: int, until_ns: int, busy_ns: int, steal_ns: int, own_ns: 
     )
 
 
-def _of_cell(reader: JournalReader, step: int) -> Iterable[Interval]:
+def _of_cell(reader: JournalReader, step: int) -> Iterable[CpuInterval]:
     """The CPU use of one cell's processes: its server, the engine's connection to it, its clients."""
     yield from _used(_samples(reader, step, OWN_SOURCES))
     from_ns = reader.step(step).started_ns
     for t_ns, cpu_ns in reader.clients_cpu(step):
-        yield Interval(from_ns, t_ns, cpu_ns)
+        yield CpuInterval(from_ns, t_ns, cpu_ns)
         from_ns = t_ns
 
 
@@ -103,5 +103,5 @@ def _samples(reader: JournalReader, step: int, sources: Sequence[str]) -> Iterab
             yield t_ns - dt_ns, t_ns, converted(data, dict[str, int], where)
 
 
-def _used(samples: Iterable[tuple[int, int, dict[str, int]]]) -> Iterable[Interval]:
-    return (Interval(from_ns, until_ns, data.get("cpu_ns", 0)) for from_ns, until_ns, data in samples)
+def _used(samples: Iterable[tuple[int, int, dict[str, int]]]) -> Iterable[CpuInterval]:
+    return (CpuInterval(from_ns, until_ns, data.get("cpu_ns", 0)) for from_ns, until_ns, data in samples)

@@ -34,7 +34,7 @@ from engine.results.ratio import ANSWERS, CHANGED, MIN_PAIRS, UNCLEAR, Ratio
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FamilyPlace:
     """A ratio's place in its family: its shares of the error and the number of tests, or the level of a cause."""
 
     shares: three_sided.Hypotheses = three_sided.WHOLE
@@ -59,17 +59,17 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
     for test in measured:
         if len(test.quotients) > 1:
             families.setdefault(test.family, []).append(test)
-    places: dict[int, _Place] = {}
+    places: dict[int, _FamilyPlace] = {}
     for (primary, _), tests in families.items():
         if primary:
             p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
             shares = three_sided.shares(p_values, cells.levels)
             parts = (_of_few(cells, test, share) for test, share in zip(tests, shares, strict=True))
-            places |= {id(test): _Place(share, len(tests)) for test, share in zip(tests, parts, strict=True)}
+            places |= {id(test): _FamilyPlace(share, len(tests)) for test, share in zip(tests, parts, strict=True)}
         else:
             level = inference.benjamini_hochberg_level([inference.p_value(test.estimate) for test in tests])
-            places |= {id(test): _Place(flagged=level) for test in tests}
-    by_test = {id(test): _judged(test, cells, places.get(id(test), _Place())) for test in measured}
+            places |= {id(test): _FamilyPlace(flagged=level) for test in tests}
+    by_test = {id(test): _judged(test, cells, places.get(id(test), _FamilyPlace())) for test in measured}
     for tests in families.values():
         certain = sum(by_test[id(test)].differs for test in tests)
         for test in (test for test in tests if by_test[id(test)].verdict in CHANGED):
@@ -101,7 +101,7 @@ def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
     )
 
 
-def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _Place) -> Ratio:
+def _judged(measured: MeasuredRatio, cells: ComparedCells, place: _FamilyPlace) -> Ratio:
     """A ratio with its interval and, for a primary metric, its verdict at the levels of its place in its family."""
     metric, blank = measured.metric, measured.blank
     if not measured.quotients:

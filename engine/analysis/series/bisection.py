@@ -27,7 +27,7 @@ LOOKS_BACK = 8  # most commits looked at behind the answer; divides the error al
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CommitJudgement:
     """Commit `index` beside both ends: for each pair of clusters the log ratios of the commit and of the bad end."""
 
     index: int
@@ -50,13 +50,13 @@ class Belief:
         return sum(self.first[index - self.after - 1] for index in group)
 
 
-def difference(ends: Ends, judgements: Sequence[Judgement]) -> float:
+def difference(ends: Ends, judgements: Sequence[CommitJudgement]) -> float:
     """The log ratio of the ends, from all pairs in which both were measured."""
     every = [*ends.ratios, *(bad for each in judgements for _, bad in each.pairs)]
     return math.fsum(every) / len(every)
 
 
-def spread(ends: Ends, judgements: Sequence[Judgement]) -> tuple[float, int]:
+def spread(ends: Ends, judgements: Sequence[CommitJudgement]) -> tuple[float, int]:
     """The standard deviation of 2x - r from pair to pair, and its degrees of freedom.
 
     Before the first judgement it follows from the ends: 2x - r has six times the variance of one server, r has two.
@@ -67,7 +67,7 @@ def spread(ends: Ends, judgements: Sequence[Judgement]) -> tuple[float, int]:
     return max(math.sqrt(squares / freedom), LEAST_SPREAD) if freedom else LEAST_SPREAD * 10, max(freedom, 1)
 
 
-def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) -> float:
+def weight(judgement: CommitJudgement, ends: Ends, judgements: Sequence[CommitJudgement]) -> float:
     """The log likelihood ratio of bad to good: above 0 the commit is rather like the bad end."""
     away = difference(ends, judgements)
     deviation, freedom = spread(ends, judgements)
@@ -78,7 +78,7 @@ def weight(judgement: Judgement, ends: Ends, judgements: Sequence[Judgement]) ->
     return max(-MOST_WEIGHT, min(MOST_WEIGHT, found))
 
 
-def weighed(ends: Ends, judgements: Sequence[Judgement]) -> list[tuple[int, float]]:
+def weighed(ends: Ends, judgements: Sequence[CommitJudgement]) -> list[tuple[int, float]]:
     return [(each.index, weight(each, ends, judgements)) for each in judgements]
 
 
@@ -90,7 +90,7 @@ def weights(judged: Iterable[tuple[int, float]]) -> dict[int, float]:
     return found
 
 
-def is_between(index: int, ends: Ends, judgements: Sequence[Judgement]) -> bool:
+def is_between(index: int, ends: Ends, judgements: Sequence[CommitJudgement]) -> bool:
     """Whether a commit is midway between the ends, so that two commits made a part of the difference each.
 
     Only for commits judged at least twice, whose odds are still below `BETWEEN` either way.
@@ -163,7 +163,7 @@ def to_look_back(found: range, count: int, broken: Collection[int], judged: Mapp
     return longest[len(longest) // 2] if longest else None
 
 
-def _leaning(judgement: Judgement) -> list[float]:
+def _leaning(judgement: CommitJudgement) -> list[float]:
     return [2 * commit - bad for commit, bad in judgement.pairs]
 
 

@@ -63,7 +63,7 @@ class StepFigures(msgspec.Struct, frozen=True, array_like=True):
     repository: str  # the run's source, as far as its request says
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class IndexedRun(msgspec.Struct, frozen=True, array_like=True):
     """A run in the index; `seen` are sizes and times of its files when it was read."""
 
     seen: tuple[tuple[int, int], ...]
@@ -75,10 +75,10 @@ class Index(msgspec.Struct, frozen=True, array_like=True):
     """The file in the folder of the runs: entries by the names of the runs' folders."""
 
     format: int
-    runs: dict[str, Entry]
+    runs: dict[str, IndexedRun]
 
 
-class Point(msgspec.Struct, frozen=True):
+class TrendPoint(msgspec.Struct, frozen=True):
     run: str
     created: str
     build: str
@@ -89,32 +89,32 @@ class Point(msgspec.Struct, frozen=True):
     repository: str = ""
 
 
-class Change(msgspec.Struct, frozen=True):
+class LevelChange(msgspec.Struct, frozen=True):
     """`before` is the last point of the old level, `after` the first of the new; `ratio` is of the levels' means.
 
     `p` is how often, by chance, the series examined together would show such a change anywhere. `bisect` is the command
     that finds the commit; empty if it became no slower, or git does not know both builds.
     """
 
-    before: Point
-    after: Point
+    before: TrendPoint
+    after: TrendPoint
     ratio: float
     p: float
     bisect: str = ""
 
 
-class Series(msgspec.Struct, frozen=True):
+class TrendSeries(msgspec.Struct, frozen=True):
     """Points in order, and the changes among them; None if there are too few points to say."""
 
     series: str
     step: str
     metric: str
     unit: str
-    points: tuple[Point, ...]
-    changes: tuple[Change, ...] | None
+    points: tuple[TrendPoint, ...]
+    changes: tuple[LevelChange, ...] | None
 
 
-def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, Entry]:
+def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: None) -> dict[str, IndexedRun]:
     """The readable runs below a folder that have finished cells, by name.
 
     Unchanged runs come from the index; `progress` hears how many of the others have been read.
@@ -128,27 +128,27 @@ def entries(out: Path, progress: Callable[[int, int], None] = lambda done, of: N
         try:
             runs[run.name] = _entry(load(run), seen[run])
         except UserError:  # kept as one without figures, until it changes
-            runs[run.name] = Entry(seen[run], "", ())
+            runs[run.name] = IndexedRun(seen[run], "", ())
     if runs != known:
         _write(out / INDEX, runs)
     return runs
 
 
 def series(
-    runs: Iterable[tuple[str, Entry]],
+    runs: Iterable[tuple[str, IndexedRun]],
     metric: str,
     step: str | None,
     by: Order,
     margin: float,
     *,
     against_base: bool = False,
-) -> list[Series]:
+) -> list[TrendSeries]:
     """Series by kind of measurement and step; by date, each build of a run, counted from the base, has its own.
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to the run's base.
     """
     unit = next((each.title for each in METRICS if each.name == metric), "")
-    points: dict[tuple[str, str], list[Point]] = {}
+    points: dict[tuple[str, str], list[TrendPoint]] = {}
     workloads: dict[tuple[str, str], str] = {}
     for run, entry in runs:
         bases = {(each.series, each.step): each for each in entry.found if each.base}
@@ -166,14 +166,16 @@ def series(
             else:
                 own = place
             points.setdefault(own, []).append(
-                Point(run, entry.created, each.build, each.version, each.cells, shown, each.revision, each.repository)
+                TrendPoint(
+                    run, entry.created, each.build, each.version, each.cells, shown, each.revision, each.repository
+                )
             )
             workloads[own] = each.workload
     by_place = _by_version if by == "version" else _by_date
     ordered = {place: tuple(sorted(found, key=by_place)) for place, found in sorted(points.items())}
     among = sum(len(found) >= FEWEST for found in ordered.values())
     return [
-        Series(
+        TrendSeries(
             *place,
             metric,
             "of the base" if against_base else unit,
@@ -184,24 +186,24 @@ def series(
     ]
 
 
-def _by_date(point: Point) -> tuple[str, str]:
+def _by_date(point: TrendPoint) -> tuple[str, str]:
     return point.created, point.run
 
 
-def _by_version(point: Point) -> tuple[tuple[int, ...], str, str]:
+def _by_version(point: TrendPoint) -> tuple[tuple[int, ...], str, str]:
     return order_of(point.version), point.created, point.run
 
 
 def _changes(
-    points: Sequence[Point], among: int, margin: float, metric: str, workload: str, step: str
-) -> tuple[Change, ...] | None:
+    points: Sequence[TrendPoint], among: int, margin: float, metric: str, workload: str, step: str
+) -> tuple[LevelChange, ...] | None:
     if len(points) < FEWEST:
         return None
     values = [point.value for point in points]
     found = changes(values, among, margin)
     means = [mean for *_, mean in levels(values, [place for place, _ in found])]
     return tuple(
-        Change(before, after, ratio, p, bisect)
+        LevelChange(before, after, ratio, p, bisect)
         for (place, p), (old, new) in zip(found, itertools.pairwise(means), strict=True)
         if old
         for before, after in [(points[place - 1], points[place])]
@@ -211,7 +213,7 @@ def _changes(
     )
 
 
-def _bisect(before: Point, after: Point, workload: str, step: str) -> str:
+def _bisect(before: TrendPoint, after: TrendPoint, workload: str, step: str) -> str:
     """The command for the range between two builds, if both are of one repository as far as is known."""
     known = {point.repository for point in (before, after)} - {""}
     if not before.revision or not after.revision or before.revision == after.revision or len(known) > 1:
@@ -238,7 +240,7 @@ def _repository(build: Build, request: Mapping[str, Any]) -> str:
     return ""
 
 
-def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
+def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> IndexedRun:
     manifest = result.manifest
     versions = {build.label: build.version for build in manifest.builds}
     builds = {build.label: build for build in manifest.builds}
@@ -275,7 +277,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> Entry:
                     _repository(builds[build], manifest.request) if build in builds else "",
                 )
             )
-    return Entry(seen, manifest.created, tuple(found))
+    return IndexedRun(seen, manifest.created, tuple(found))
 
 
 def _series(result: RunResult, cell: CellResult) -> str:
@@ -319,7 +321,7 @@ def _seen(run: Path) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _read(path: Path) -> dict[str, Entry]:
+def _read(path: Path) -> dict[str, IndexedRun]:
     try:
         index = msgspec.msgpack.decode(read_plain(path, MAX_BYTES), type=Index)
     except (OSError, UserError, msgspec.MsgspecError):
@@ -327,7 +329,7 @@ def _read(path: Path) -> dict[str, Entry]:
     return index.runs if index.format == FORMAT else {}
 
 
-def _write(path: Path, runs: dict[str, Entry]) -> None:
+def _write(path: Path, runs: dict[str, IndexedRun]) -> None:
     """Write the index if possible. The folder may be anybody's: nothing that exists is opened, not even a symlink."""
     whole = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with contextlib.suppress(OSError):

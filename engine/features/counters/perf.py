@@ -26,7 +26,7 @@ from engine.core.clock import patient
 from engine.core.errors import UserError
 from engine.core.perf_events import BY_NAME, EVENTS, EventCount
 from engine.system.account import Account, bound_to_engine
-from engine.system.subprocesses import Answer, ask, kill_group
+from engine.system.subprocesses import ProgramOutput, ask, kill_group
 
 VARIABLE = "PGBED_PERF"
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
@@ -143,7 +143,7 @@ def _names() -> str:
     return ",".join(event.name for event in EVENTS)
 
 
-def _refusal(answer: Answer) -> str:
+def _refusal(answer: ProgramOutput) -> str:
     return f"{_first_line(answer.errors or answer.output)}{_paranoia()}"
 
 

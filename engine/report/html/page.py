@@ -17,7 +17,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from engine.analysis.cells.compared_cells import METRICS
-from engine.analysis.series.trend import Series
+from engine.analysis.series.trend import TrendSeries
 from engine.analysis.series.trend_changes import FEWEST, levels
 from engine.core.text import Visible, visible, visible_record
 from engine.core.version import version
@@ -108,7 +108,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     )
 
 
-def trend_page(series: Sequence[Series], by: str) -> Visible:
+def trend_page(series: Sequence[TrendSeries], by: str) -> Visible:
     """A page of figures over many runs, a chart for each series. Raises UserError as `page` does."""
     scripts = [*map(flame.vendored, LIBRARY), *map(_own, OWN)]
     metric = series[0].metric

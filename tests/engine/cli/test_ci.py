@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli import ci
-from engine.cli.ci import Side
+from engine.cli.ci import CiSide
 from engine.cli.main import main
 from engine.core.errors import UserError
 from engine.core.model import Build
@@ -17,7 +17,10 @@ from tests.support import ci_runner
 from tests.support.journal import make_run
 from tests.support.smalltree import commit, git, make_repository
 
-SIDES = (Side("base", "base=/opt/a", "1234abcd old"), Side("head", "head=/opt/b", "5678abcd [x](http://y) <b>\x1b[2J"))
+SIDES = (
+    CiSide("base", "base=/opt/a", "1234abcd old"),
+    CiSide("head", "head=/opt/b", "5678abcd [x](http://y) <b>\x1b[2J"),
+)
 SHOWN = "5678abcd \\[x](http://y) &lt;b&gt;\\\\x1b\\[2J"
 
 
@@ -43,7 +46,7 @@ def test_what_does_not_fit_is_left_out_and_named(
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     prefix = next(iter(servers.values())).prefix
-    sides = Side("base", f"base={prefix}", ""), Side("head", f"head={prefix}", "")
+    sides = CiSide("base", f"base={prefix}", ""), CiSide("head", f"head={prefix}", "")
     plan, line = ci._fitting(sides, ci.STEPS.split(","), minutes, tmp_path)
     assert (plan["rows"], ",".join(plan["steps"]), line) == (rows, steps, said)
     monkeypatch.setattr(os, "getloadavg", lambda: (2.0 * (os.cpu_count() or 1), 0.0, 0.0))

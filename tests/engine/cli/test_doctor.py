@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from engine.cli import doctor
 from engine.cli.doctor import NEEDS
-from engine.host.doctor import Check, examine
+from engine.host.doctor import DoctorCheck, examine
 from engine.tracing import selection
 from probes import helper
 from probes.requirements import Facts
@@ -47,9 +47,9 @@ def test_it_says_what_can_be_counted(
 
 def test_table_and_json_hold_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = (
-        Check("one", "ok", "fine"),
-        Check("two", "warn", "so so", "because of this", "do that"),
-        Check("three", "fail", "no", "it is gone", "bring it back"),
+        DoctorCheck("one", "ok", "fine"),
+        DoctorCheck("two", "warn", "so so", "because of this", "do that"),
+        DoctorCheck("three", "fail", "no", "it is gone", "bring it back"),
     )
     monkeypatch.setattr(doctor, "examine", lambda *_: checks)
     called = CliRunner().invoke(doctor.doctor, ["--json"])

@@ -33,7 +33,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGBED_CATALOG", str(tmp_path / "lists.json"))
 
 
-def lines_of(listing: lists.Listing, capsys: pytest.CaptureFixture[str]) -> Sequence[str]:
+def lines_of(listing: lists.ListedRows, capsys: pytest.CaptureFixture[str]) -> Sequence[str]:
     lists.show(listing, False, PlainConsole(force_terminal=True))
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80

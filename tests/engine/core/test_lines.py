@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import lines
-from engine.core.lines import Fault, LineBuffer, LineError, Lines, decoded, encoded
+from engine.core.lines import Fault, LineBuffer, LineChannel, LineError, decoded, encoded
 
 MAX = 32
 JSON = st.recursive(
@@ -36,12 +36,12 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 @contextmanager
-def connected(max_bytes: int = MAX) -> Iterator[tuple[Lines, socket.socket]]:
+def connected(max_bytes: int = MAX) -> Iterator[tuple[LineChannel, socket.socket]]:
     """One end as lines, the other bare."""
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)
-        yield Lines(near.fileno(), near.fileno(), max_bytes), far
+        yield LineChannel(near.fileno(), near.fileno(), max_bytes), far
 
 
 @given(st.lists(st.binary(max_size=MAX).filter(lambda line: b"\n" not in line)), st.binary(max_size=MAX), st.data())
@@ -154,10 +154,10 @@ def test_a_large_record_arrives_whole_over_a_pair_of_pipes() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     record = {"text": "x" * (4 << 20)}
-    sender = threading.Thread(target=Lines(writing=writing).send, args=(record, 20))
+    sender = threading.Thread(target=LineChannel(writing=writing).send, args=(record, 20))
     sender.start()
     try:
-        assert decoded(Lines(reading).receive(20)) == record
+        assert decoded(LineChannel(reading).receive(20)) == record
     finally:
         sender.join()
         os.close(reading)
@@ -173,7 +173,7 @@ def test_descriptors_beyond_what_select_takes_are_served() -> None:
             high = os.dup2(near.reading, 2000)
             try:
                 far.sendall(b"here\n")
-                assert Lines(high).receive(5) == b"here"
+                assert LineChannel(high).receive(5) == b"here"
             finally:
                 os.close(high)
     finally:

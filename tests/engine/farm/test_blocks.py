@@ -16,7 +16,7 @@ from engine.core.errors import UserError
 from engine.core.model import Build
 from engine.farm.block_build import ENDED
 from engine.farm.block_plan import check
-from engine.farm.blocks import Block, realise
+from engine.farm.blocks import FarmBlock, realise
 from engine.farm.nix_builders import Builders
 from engine.plan.request import Request
 from tests.support.nixevents import built, error, printed, stopped
@@ -78,10 +78,10 @@ def writes(report: bytes) -> str:
 
 
 @pytest.fixture
-def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, int, str], list[Block]]:
+def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, int, str], list[FarmBlock]]:
     """Realises blocks over a Nix that is this script; an output is a file. Prints what is said."""
 
-    def realised(script: str, count: int, builders: str = LINE.format("b")) -> list[Block]:
+    def realised(script: str, count: int, builders: str = LINE.format("b")) -> list[FarmBlock]:
         program = tmp_path / "bin" / "nix-store"
         program.parent.mkdir(exist_ok=True)
         program.write_text(NIX_STORE.format(folder=tmp_path, script=script.replace("@folder", str(tmp_path))))
@@ -89,7 +89,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("PGBED_PACKAGE_SET", "nixpkgs")
         monkeypatch.setattr(nix, "STATE", tmp_path / "none")  # the store is this user's, also where a build is tested
-        blocks = [Block(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)]
+        blocks = [FarmBlock(n, DRV.format(HASH, n), f"out{n}") for n in range(1, count + 1)]
         return realise(blocks, Builders(builders), print)
 
     return realised
@@ -97,7 +97,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
 
 @pytest.mark.slow
 def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
-    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
+    realised: Callable[..., list[FarmBlock]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = realised(f": > @folder/out1\n: > @folder/out3\n{writes(NOBODY)}", 4)
     assert [(block.number, block.state) for block in found] == [
@@ -109,7 +109,7 @@ def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
 
 
 @pytest.mark.slow
-def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[Block]]) -> None:
+def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[FarmBlock]]) -> None:
     nobody = writes(NOBODY)
     with pytest.raises(UserError, match="no builder takes a block"):
         realised(nobody, 2)
@@ -134,7 +134,7 @@ def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: C
 
 @pytest.mark.slow
 def test_a_block_whose_run_fails_is_not_tried_again(
-    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str]
+    realised: Callable[..., list[FarmBlock]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     drv = DRV.format(HASH, 1)
     # What the builder itself reports of its build stands within Nix's own of it.
@@ -147,7 +147,7 @@ def test_a_block_whose_run_fails_is_not_tried_again(
 
 @pytest.mark.slow
 def test_a_block_that_is_lost_begins_again_at_once_and_elsewhere(
-    realised: Callable[..., list[Block]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    realised: Callable[..., list[FarmBlock]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     one, two = (DRV.format(HASH, number) for number in (1, 2))
     lost = built(1, one, "ssh-ng://a") + built(2, two, "ssh-ng://b") + error("unexpected end-of-file")

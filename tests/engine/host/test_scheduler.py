@@ -38,7 +38,7 @@ def test_where_the_kernel_shows_no_tunables_what_to_mount_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     debug = f"{tmp_path}/debug/sched/"
-    place = scheduler.Place((0, 1), scheduler.LAST, f"{debug}nr_migrate")
+    place = scheduler.TunablePath((0, 1), scheduler.LAST, f"{debug}nr_migrate")
     monkeypatch.setattr(scheduler, "DEBUG", debug)
     monkeypatch.setattr(scheduler, "PLACES", {"nr_migrate": (place,)})
     (tmp_path / "debug").mkdir()

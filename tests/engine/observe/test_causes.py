@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.observe.causes import NAMES, Cause, causes
-from engine.observe.evidence import Evidence, HostSecond, Partner, RoleSecond
+from engine.observe.causes import NAMES, CauseScore, causes
+from engine.observe.evidence import Evidence, HostSecond, Partner, RoleEvidence
 from engine.postgres.activity import Vacuum, Wait
 from engine.postgres.serverlog import LogEvent
 
@@ -20,12 +20,12 @@ BACKEND, CLIENT, PARTNER, WORKER = 11, 12, 13, 14
 
 def second(
     t: int, wait: Wait | None = None, cpu: float = 0.0, in_flight: bool = True, **values: int | str
-) -> RoleSecond:
-    plain = RoleSecond(t * S, S, S if in_flight else 0, wait, int(cpu * S), 0, "S", 0, "S")
+) -> RoleEvidence:
+    plain = RoleEvidence(t * S, S, S if in_flight else 0, wait, int(cpu * S), 0, "S", 0, "S")
     return replace(plain, **values)  # type: ignore[arg-type]
 
 
-def stall(*seconds: RoleSecond, **values: object) -> Evidence:
+def stall(*seconds: RoleEvidence, **values: object) -> Evidence:
     return replace(Evidence("insert", BACKEND, CLIENT, START, END, seconds), **values)  # type: ignore[arg-type]
 
 
@@ -33,7 +33,7 @@ def throughout(wait: Wait | None = None, cpu: float = 0.0, in_flight: bool = Tru
     return stall(*(second(t, wait, cpu, in_flight, **values) for t in range(95, 111)))
 
 
-def first(evidence: Evidence) -> Cause:
+def first(evidence: Evidence) -> CauseScore:
     return causes(evidence)[0]
 
 
@@ -165,7 +165,7 @@ def test_a_crash_is_named() -> None:
 
 
 def test_nothing_seen_is_unknown_and_other_waits_are_told() -> None:
-    assert causes(stall()) == (Cause("unknown", 1.0, "no cause found"),)
+    assert causes(stall()) == (CauseScore("unknown", 1.0, "no cause found"),)
     assert first(throughout(Wait("IPC:SafeSnapshot", "active"))).text == "mostly waiting for IPC:SafeSnapshot"
 
 
@@ -192,7 +192,7 @@ waits = st.none() | st.builds(
 times = st.integers(0, 2 * S)
 seconds = st.lists(
     st.builds(
-        RoleSecond,
+        RoleEvidence,
         st.integers(95 * S, 115 * S),
         st.integers(0, 2 * S),
         st.integers(0, 20 * S),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.record import converted
-from engine.observe.stalls import SECOND_NS, Change, Detector, Stall, StallRule
+from engine.observe.stalls import SECOND_NS, Detector, Stall, StallChange, StallRule
 from tests.support.planted_stalls import START_NS, Kind, planted
 
 RULE = StallRule()
@@ -27,10 +27,10 @@ class Feed:
     p99_us: int | None = 2_000
 
 
-def run(feeds: Iterable[Feed], rule: StallRule = RULE, role: str = "insert") -> tuple[list[Change], list[Stall]]:
+def run(feeds: Iterable[Feed], rule: StallRule = RULE, role: str = "insert") -> tuple[list[StallChange], list[Stall]]:
     """All changes, and the stalls that ended, of a series of seconds from the step's start on."""
     detector = Detector(rule, role, 1, START_NS)
-    changes: list[Change] = []
+    changes: list[StallChange] = []
     t_ns = START_NS
     for feed in feeds:
         t_ns += int(feed.dt_s * SECOND_NS)
@@ -48,7 +48,7 @@ def run(feeds: Iterable[Feed], rule: StallRule = RULE, role: str = "insert") -> 
 
 def simulate(
     total_s: float, gaps: list[tuple[float, float]], statement_s: float = 0.01, looks: bool = True
-) -> tuple[list[Change], list[Stall]]:
+) -> tuple[list[StallChange], list[Stall]]:
     """A connection that runs statements back to back, 100 rows each, but for gaps in which one is stuck."""
     ends_s: list[float] = []
     now_s = 0.0
@@ -63,7 +63,7 @@ def simulate(
             now_s += statement_s
         ends_s.append(now_s)
     detector = Detector(RULE, "delete", 1, START_NS)
-    changes: list[Change] = []
+    changes: list[StallChange] = []
     done = 0
     for quarter in range(1, int(total_s * 4) + 1):
         t_s = quarter / 4
@@ -341,7 +341,7 @@ def test_a_second_that_is_reported_twice_counts_once(feeds: list[Feed], at: int)
     at %= len(feeds)
     t_ns = START_NS
     plain, doubled = (Detector(RULE, "insert", 1, START_NS) for _ in range(2))
-    seen: tuple[list[Change], list[Change]] = ([], [])
+    seen: tuple[list[StallChange], list[StallChange]] = ([], [])
     for number, feed in enumerate(feeds):
         dt_ns = int(feed.dt_s * SECOND_NS)
         t_ns += dt_ns

@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.lines import LineError
 from engine.remote.clock_offset import Offset
-from engine.remote.relay import Relay, Spec
+from engine.remote.relay import Relay, RemoteStep
 from workloads.client.counter_page import Control, Page, State, Word
 
 AHEAD_NS = 5_000_000_000_000
@@ -18,7 +18,7 @@ AHEAD_NS = 5_000_000_000_000
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     page = Page.create(2)
-    made = Relay(Spec(page.fd, 2, -1, -1, "there", {}), page)
+    made = Relay(RemoteStep(page.fd, 2, -1, -1, "there", {}), page)
     made.offset = made.first = made.last = Offset(AHEAD_NS, 1000, 0)
     yield made
     page.close()

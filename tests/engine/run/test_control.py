@@ -14,14 +14,14 @@ import pytest
 from engine.core.errors import UserError
 from engine.journal.runs import CONTROL
 from engine.run import control
-from engine.run.control import Control
+from engine.run.control import ControlSocket
 
 
 @contextmanager
-def listening(run: Path, answer: Callable[[dict[str, Any]], str]) -> Iterator[Control]:
+def listening(run: Path, answer: Callable[[dict[str, Any]], str]) -> Iterator[ControlSocket]:
     """An engine that does nothing but look at its socket."""
     done = threading.Event()
-    with Control(run) as served:
+    with ControlSocket(run) as served:
 
         def serve() -> None:
             while not done.wait(0.01):
@@ -57,7 +57,7 @@ def test_a_command_is_answered_also_in_a_folder_too_deep_for_a_socket(tmp_path: 
 def test_without_an_engine_the_caller_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the engine is not running"):
         control.ask(tmp_path, {"stop": True})
-    Control(tmp_path)._socket.close()  # as an engine that was killed leaves it
+    ControlSocket(tmp_path)._socket.close()  # as an engine that was killed leaves it
     with pytest.raises(UserError, match="the engine is not running"):
         control.ask(tmp_path, {"stop": True})
     with listening(tmp_path, echo):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.view.envelope import Envelope, Tally, columns_of, envelope
+from engine.view.envelope import Envelope, ShareColumns, columns_of, envelope
 
 Point = tuple[float, float, float]  # until, length, value
 
@@ -105,7 +105,7 @@ def test_no_axis_and_no_columns_are_no_error() -> None:
 
 
 def test_shares_count_in_each_column_that_they_overlap() -> None:
-    tally = Tally(0.0, 4.0, 4)
+    tally = ShareColumns(0.0, 4.0, 4)
     tally.extend((1.0, 2.5, 5.0, 9.0), (1.0, 1.5, 0.5, 4.0), ({1: 2.0}, {1: 1.0, 2: 3.0}, {7: 1.0}, {7: 1.0}))
     tally.extend((3.0,), (0.5,), ({2: 1.0},))
     assert tally.columns == [{1: 2.0}, {1: 1.0, 2: 3.0}, {1: 1.0, 2: 4.0}, None]

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from engine.journal.reader import JournalReader
-from engine.journal.rows import Count, RoleRow, StepRow
-from engine.view.ghost import Ghost
+from engine.journal.rows import ChartSecond, RoleRow, StepRow
+from engine.view.ghost import BaseCurve
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS, StepSeries
 from tests.support.screens import STOPPED
@@ -27,14 +27,14 @@ def series(
     made = StepSeries(cast("JournalReader", None), step)
     made.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2)}
     for second, count in enumerate(rows, 1):
-        made._take([Count(1, (started_s + second) * SECOND_NS, SECOND_NS, count, count, 0, 0)])
+        made._take([ChartSecond(1, (started_s + second) * SECOND_NS, SECOND_NS, count, count, 0, 0)])
     return made
 
 
 def test_it_is_the_base_at_the_same_work_and_holds_through_a_stall() -> None:
     base = series([100, 100, 50, 50, 50, 50])
     live = series([50, 50, 0, 50, 50, 50], started_s=1000)
-    ghost = Ghost(base, live, "insert")
+    ghost = BaseCurve(base, live, "insert")
     ghost.catch_up()
     assert ghost.past.until == live.rates["insert"].until
     # 50, 100, 100, 150, 200, 250 rows: the base did the first 200 at 100 a second, then 50.
@@ -44,7 +44,7 @@ def test_it_is_the_base_at_the_same_work_and_holds_through_a_stall() -> None:
 def test_what_is_to_come_is_laid_at_the_pace_kept_so_far() -> None:
     base = series([100, 100, 20, 100])
     live = series([50, 50, 50, 50], started_s=1000)  # half as fast: it is where the base was after 2 s
-    ahead = Ghost(base, live, "insert").ahead(1004 * SECOND_NS)
+    ahead = BaseCurve(base, live, "insert").ahead(1004 * SECOND_NS)
     assert ahead.until == [1006 * SECOND_NS, 1008 * SECOND_NS]
     assert ahead.length == [2 * SECOND_NS, 2 * SECOND_NS] and ahead.value == [20, 100]
 
@@ -56,7 +56,7 @@ def test_where_work_is_not_fixed_it_is_the_base_after_the_same_time() -> None:
             series([100, 20, 100], work=work, plan=plan),
             series([50, 50], work=work, started_s=1000, plan=plan),
         )
-        ghost = Ghost(base, live, "insert")
+        ghost = BaseCurve(base, live, "insert")
         ghost.catch_up()
         assert ghost.past.value == pytest.approx([100, 20])
         assert ghost.ahead(1002 * SECOND_NS).value == [100]
@@ -64,11 +64,11 @@ def test_where_work_is_not_fixed_it_is_the_base_after_the_same_time() -> None:
 
 def test_a_base_that_did_less_ends_where_its_work_does_and_grows_as_the_series_does() -> None:
     base, live = series([100, 100]), series([80])
-    ghost = Ghost(base, live, "insert")
+    ghost = BaseCurve(base, live, "insert")
     ghost.catch_up()
     assert len(ghost.past.until) == 1
     for second in (2, 3):
-        live._take([Count(1, second * SECOND_NS, SECOND_NS, 80, 80, 0, 0)])
+        live._take([ChartSecond(1, second * SECOND_NS, SECOND_NS, 80, 80, 0, 0)])
     ghost.catch_up()
     assert ghost.past.value == pytest.approx([100, 100])
     assert not ghost.ahead(3 * SECOND_NS).until

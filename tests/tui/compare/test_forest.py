@@ -27,12 +27,12 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
     return Ratio("s", "n", "m", value, low, high, 3, "undecided")
 
 
-def drawn_text(on: forest.Axis, found: Ratio | None, others: tuple[float, ...] = ()) -> str:
+def drawn_text(on: forest.RatioAxis, found: Ratio | None, others: tuple[float, ...] = ()) -> str:
     return "".join(text for text, _ in forest.whisker(on, found, "", ASCII, others))
 
 
 def test_an_interval_lies_where_its_logarithms_are() -> None:
-    on = forest.Axis(1.0, 0.1, 41)  # from 0.5 to 2
+    on = forest.RatioAxis(1.0, 0.1, 41)  # from 0.5 to 2
     assert (on.place(1.0), on.place(2.0), on.place(0.5), on.place(2**0.5)) == (20, 40, 0, 30)
     text = drawn_text(on, ratio(2**0.5, 0.5, 2.0))
     assert text == "[-------------------+---------o---------]"
@@ -40,7 +40,7 @@ def test_an_interval_lies_where_its_logarithms_are() -> None:
 
 
 def test_what_goes_beyond_the_axis_points_there() -> None:
-    on = forest.Axis(0.1, 0.02, 21)
+    on = forest.RatioAxis(0.1, 0.02, 21)
     assert drawn_text(on, ratio(1.0, 0.2, 3.0)) == "<" + "-" * 9 + "o" + "-" * 9 + ">"
     assert drawn_text(on, ratio(3.0, 2.0, 4.0))[-1] == ">"
     assert drawn_text(on, ratio(0.1, None, None))[0] == "<"
@@ -70,8 +70,8 @@ def test_one_wild_interval_does_not_flatten_the_others() -> None:
 
 
 def test_the_ends_of_the_axis_are_told() -> None:
-    assert texts([forest.ticks(forest.Axis(1.0, 0.02, 21))]) == ["0.50      1         2"]
-    assert texts([forest.ticks(forest.Axis(1.0, 0.02, 3))])[0].strip() != ""
+    assert texts([forest.ticks(forest.RatioAxis(1.0, 0.02, 21))]) == ["0.50      1         2"]
+    assert texts([forest.ticks(forest.RatioAxis(1.0, 0.02, 3))])[0].strip() != ""
 
 
 def subjects(count: int) -> Comparison:

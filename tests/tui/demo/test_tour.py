@@ -18,7 +18,7 @@ from engine.view.events import cause, main_stall, stall_seconds
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS
 from tests.support.screens import until
-from tui.demo.guide import GuideBox, GuidedBench, Stop
+from tui.demo.guide import GuideBox, GuidedBench, TourStop
 from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
 from tui.live.stall_detail import detail
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow  # opens the interface
 Script = Callable[[Pilot[Any], GuidedBench], Awaitable[None]]
 
 
-def staying(run: Path) -> tuple[Stop, ...]:
+def staying(run: Path) -> tuple[TourStop, ...]:
     """The minute, each stop until enter is pressed."""
     return tuple(replace(stop, seconds=600.0) for stop in stops_of(stalled(run)))
 
@@ -39,7 +39,7 @@ def unpacked(out: Path) -> list[Path]:
 
 
 def guided(
-    out: Path, script: Script, stops: Sequence[Stop] = (), pace: float = 1.0, size: tuple[int, int] = (80, 24)
+    out: Path, script: Script, stops: Sequence[TourStop] = (), pace: float = 1.0, size: tuple[int, int] = (80, 24)
 ) -> None:
     run, _ = unpacked(out)
     app = GuidedBench(out, run, SETS["ascii"], "live")
@@ -91,7 +91,7 @@ def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
 
 
 def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> None:
-    stops = (Stop(0.2, "first", until="REPLAY"), Stop(0.2, "second", ("5",), until="HISTORY"))
+    stops = (TourStop(0.2, "first", until="REPLAY"), TourStop(0.2, "second", ("5",), until="HISTORY"))
 
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
         await until(pilot, lambda: not app.guided and app.current_mode == "history")
@@ -101,7 +101,7 @@ def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> 
 
 
 def test_space_holds_what_is_told(tmp_path: Path) -> None:
-    stops = (Stop(2.0, "first", until="REPLAY"), Stop(600, "second", ("5",), until="HISTORY"))
+    stops = (TourStop(2.0, "first", until="REPLAY"), TourStop(600, "second", ("5",), until="HISTORY"))
 
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
         await until(pilot, lambda: "1 of 2" in told(app))
@@ -131,8 +131,8 @@ def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> 
 
 
 def test_enter_waits_for_what_is_told(tmp_path: Path) -> None:
-    second = Stop(600, "second", ("5", "4", "3"), until="the second")
-    stops = (Stop(600, "first", until="REPLAY"), second, Stop(600, "third", ("down",)))
+    second = TourStop(600, "second", ("5", "4", "3"), until="the second")
+    stops = (TourStop(600, "first", until="REPLAY"), second, TourStop(600, "third", ("down",)))
 
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
         await until(pilot, lambda: "1 of 3" in told(app))

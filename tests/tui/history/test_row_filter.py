@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.core.errors import UserError
 from engine.view import run_summary
-from engine.view.run_summary import CellStep, RunSummary
+from engine.view.run_summary import RunSummary, StepSummary
 from tui.history import row_filter
 from tui.history import text as history_text
 
@@ -37,7 +37,7 @@ RUN = RunSummary(
     Path("/out/r1"), 0, "finished", host="pn53", kernel="6.12.58", builds=("16.3-prebuilt", "17.0"), load="g24b quick",
     steps=("l.i0", "qr100", "qr1000"), tags=("noisy",),
 )  # fmt: skip
-CELL = CellStep(RUN, "001-x", "16.3-prebuilt", "6.12.58", 2, "qr1000", 0, flags=(("x SLA 71%", "sla"),))
+CELL = StepSummary(RUN, "001-x", "16.3-prebuilt", "6.12.58", 2, "qr1000", 0, flags=(("x SLA 71%", "sla"),))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_times_of_another_year_have_their_year() -> None:
 
 def test_the_ribbon_marks_where_the_stalls_were() -> None:
     second = 10**9
-    row = CellStep(
+    row = StepSummary(
         RUN, "c", "b", "k", 1, "l.i1", 0, 100 * second, 160 * second, 1.0, 1, ((130 * second, 131 * second),)
     )
     text = "".join(part for part, _ in history_text.ribbon(row, 80))

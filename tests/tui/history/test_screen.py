@@ -11,10 +11,10 @@ from textual.pilot import Pilot
 
 from engine.journal.housekeeping import read_tags, tag
 from engine.journal.writer import JournalWriter
-from engine.view.run_summary import CellStep, RunCache
+from engine.view.run_summary import RunCache, StepSummary
 from tests.support.screens import NAME, dated_run, folder_of_runs, read, show_history, typed, until
 from tui.app import Bench
-from tui.history.listing import Listing
+from tui.history.listing import HistoryListing
 from tui.history.screen import HistoryScreen
 
 pytestmark = pytest.mark.slow  # opens the interface
@@ -54,8 +54,8 @@ def test_all_cells_are_listed_and_sorted(out: Path) -> None:
     assert rates == sorted(rates, reverse=True) and len(rates) > 60
 
 
-def _cells_of(out: Path, *pressed: str) -> list[CellStep]:
-    rows: list[CellStep] = []
+def _cells_of(out: Path, *pressed: str) -> list[StepSummary]:
+    rows: list[StepSummary] = []
 
     async def take(_: Pilot[Any], screen: HistoryScreen) -> None:
         rows.extend(screen.listing.cells)
@@ -177,7 +177,7 @@ def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path)
     cache = RunCache(out)
     for folder in cache.changed():
         cache.read(folder)
-    listing = Listing(cache)
+    listing = HistoryListing(cache)
     listing.gather()
     listing.move_to(2)
     at = listing.current_run()

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.live.bindings import BINDINGS
-from tui.live.layout import Layout
+from tui.live.layout import LiveLayout
 
 SIZES = st.tuples(st.integers(1, 400), st.integers(1, 200))
 
 
-def layout(columns: int, rows: int, *, interleaved: bool = False) -> Layout:
-    return Layout(columns, rows, interleaved=interleaved, log=False, heat=False)
+def layout(columns: int, rows: int, *, interleaved: bool = False) -> LiveLayout:
+    return LiveLayout(columns, rows, interleaved=interleaved, log=False, heat=False)
 
 
 @given(SIZES, st.booleans(), st.integers(0, 60), st.integers(0, 8))

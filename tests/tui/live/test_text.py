@@ -15,7 +15,7 @@ from engine.postgres.activity import Doing
 from engine.view.events import event_words
 from engine.view.player import Player
 from engine.view.step_series import SECOND_NS
-from engine.view.view_state import Machine, RoleLine, Sla, ViewState
+from engine.view.view_state import MachineLoad, RoleLine, SlaProgress, ViewState
 from probes.snapshot import take
 from tests.support.journal import Growing, growing
 from tests.support.screens import STOPPED
@@ -74,7 +74,7 @@ def test_what_was_last_known_is_not_told_as_what_is(tmp_path: Path) -> None:
         assert seen(live).rate_per_s == 1234 and "no figures" not in head(seen(live))
         live.hand.at_ns += 2 * SECOND_NS
         view = seen(live)
-        assert view.rate_per_s is None and not view.roles and view.machine == Machine()
+        assert view.rate_per_s is None and not view.roles and view.machine == MachineLoad()
         assert "? no figures for 4s" in head(view) and "1234" not in head(view).split("med60")[0]
         live.second(insert=1234)
         assert seen(live).silent_s is None
@@ -93,7 +93,7 @@ def test_so_far_is_said_only_while_it_may_change(tmp_path: Path) -> None:
 def test_no_digit_is_ever_cut_from_a_figure() -> None:
     role = RoleLine("delete", 1, 4_194_303, 1234567.0, 6400.0, 12_345_678.9, 6400.0, None, "Lock:" + "x" * 30,
                     1_000_000, 360_000_000, 3_600_000_000, 3600.0, False)  # fmt: skip
-    server = Machine(12800.0, 12_345_678.9, 12800.0, 512)
+    server = MachineLoad(12800.0, 12_345_678.9, 12800.0, 512)
     rows = words(
         live_text.role_table(ViewState("", "running", 1, 0, 0, roles=(role,), machine=server), 80)
     ).splitlines()
@@ -269,5 +269,5 @@ def test_the_sla_of_a_step_that_is_over_is_the_one_that_verdicts_go_by(recording
 
 
 def test_a_missed_sla_is_never_rounded_up_to_a_kept_one() -> None:
-    view = ViewState("", "running", 1, 0, 0, sla=Sla(0.9499, False))
+    view = ViewState("", "running", 1, 0, 0, sla=SlaProgress(0.9499, False))
     assert "x SLA 94%" in words([live_text.progress(view, SETS["ascii"], None)])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.journal.rows import EventRow, ProbeFrame, StepRow
 from engine.view import probe_series
 from engine.view.probe_frames import Wanted, look
-from engine.view.probe_series import Column, ProbeSeries, Sums
+from engine.view.probe_series import HeatColumn, ProbeSeries, Sums
 from probes import buckets
 from tests.support.journal import make_run
 from tests.support.screens import NO_BTF
@@ -143,7 +143,7 @@ def test_a_heat_map_has_a_row_for_each_band_of_buckets() -> None:
 
 
 def test_what_has_no_buckets_has_bars_where_there_are_rows_for_them() -> None:
-    columns = [Column(peak=each) if each is not None else None for each in (8.0, 4.0, None, 0.0, 3.0)]
+    columns = [HeatColumn(peak=each) if each is not None else None for each in (8.0, 4.0, None, 0.0, 3.0)]
     texts = ["".join(part for part, _ in line) for line in probe_text.strip(columns, {1}, 4, BRAILLE)]
     full, half = BRAILLE.levels[-1], BRAILLE.levels[len(BRAILLE.levels) // 2]
     assert [text[0] for text in texts] == [full] * 4 and [text[1] for text in texts] == [" ", " ", full, full]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.journal.rows import EventRow
-from engine.view.envelope import Tally
+from engine.view.envelope import ShareColumns
 from engine.view.step_details import Weighed, band, band_us
 from engine.view.step_series import SECOND_NS, Series
 from tui.glyphs import SETS, Glyphs
@@ -59,12 +59,12 @@ def test_whatever_was_counted_is_seen_on_the_heat_map(
 def test_columns_that_grow_are_those_that_are_made_at_once(
     pieces: list[tuple[int, float]], columns: int, first: int
 ) -> None:
-    points, taken = Weighed(), ColumnCache(Tally)
+    points, taken = Weighed(), ColumnCache(ShareColumns)
     for length, value in pieces:
         until = (points.until[-1] if points.until else 0) + length
         points.add(until, length, {"a": value, length % 3: 1.0})
         grown = taken.of(points, Axis(first, first + 300, until), columns)
-    whole = Tally(first, first + 300, columns)
+    whole = ShareColumns(first, first + 300, columns)
     whole.extend(points.until, points.length, points.value)
     assert grown.columns == whole.columns
 

@@ -19,7 +19,7 @@ from workloads.client.process import clock
 from workloads.insert.coupling import LowKeyLookup
 from workloads.insert.maker import QUEUE_ROUNDS
 from workloads.insert.options import Options
-from workloads.insert.steps import Step, plan_steps
+from workloads.insert.steps import InsertStep, plan_steps
 
 Databases = Callable[[int | str], Database]
 CLIENTS, LOADED, WRITTEN = 2, 3000, 5000
@@ -74,12 +74,12 @@ def run_sliced(target: Database, step_name: str, generation: str, options: Optio
         return run.finish()
 
 
-def lost(step: Step, generation: str) -> int:
+def lost(step: InsertStep, generation: str) -> int:
     """In g24a a stream gives up when the other has finished, and may leave what its queue held."""
     return 9 if generation == "g24a" and step.deletes else 0
 
 
-def plan(generation: str) -> tuple[Step, ...]:
+def plan(generation: str) -> tuple[InsertStep, ...]:
     return plan_steps(generation, LOADED, CLIENTS, ["l.i0", "l.x", "l.i1"], rows_written=WRITTEN)
 
 

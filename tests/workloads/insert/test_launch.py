@@ -15,18 +15,18 @@ import pytest
 from tests.support.ibdatabase import Database
 from tests.support.steprun import SETTLED, StepRun, running
 from workloads.client.counter_page import Control, State, Word
-from workloads.insert.steps import Step
+from workloads.insert.steps import InsertStep
 
 Databases = Callable[[int | str], Database]
 
 
-def write_step(rows: int = 500_000) -> Step:
+def write_step(rows: int = 500_000) -> InsertStep:
     """An l.i1 that does not end by itself while a test looks on."""
-    return Step("l.i1", "write", rows, 50, deletes=True)
+    return InsertStep("l.i1", "write", rows, 50, deletes=True)
 
 
 @contextmanager
-def started(target: Database, step: Step, clients: int = 2) -> Iterator[StepRun]:
+def started(target: Database, step: InsertStep, clients: int = 2) -> Iterator[StepRun]:
     """A step that is running, every role of it having done something."""
     with running(target.dsn, step, "g24b", clients=clients) as run:
         run.start()
@@ -90,7 +90,7 @@ def test_an_sql_error_in_one_role_stops_all_clients(loaded: Database) -> None:
 
 def test_a_missing_table_is_reported_before_the_start(database: Databases) -> None:
     target = database(16)
-    with running(target.dsn, Step("qr100", "query", 100, 50, 100, True, "range"), "g24b") as run:
+    with running(target.dsn, InsertStep("qr100", "query", 100, 50, 100, True, "range"), "g24b") as run:
         run.start()
         result = run.finish()
     assert result.exit_code == 1
@@ -138,7 +138,7 @@ def test_stop_ends_all_roles_between_statements(loaded: Database) -> None:
 
 
 def test_stop_ends_sleeping_and_waiting_roles(loaded: Database) -> None:
-    with running(loaded.dsn, Step("qr1", "query", 1000, 50, 50, True, "range"), "g24b") as run:
+    with running(loaded.dsn, InsertStep("qr1", "query", 1000, 50, 50, True, "range"), "g24b") as run:
         run.start()
         run.until(lambda: run.word(1, "query", Word.STATEMENTS) > 100)
         run.page.words[Control.STOP] = 1

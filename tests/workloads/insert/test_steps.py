@@ -12,19 +12,24 @@ from tests.support.steprun import StepResult, run_step, running
 from workloads.client.counter_page import State, Word
 from workloads.insert import maintenance
 from workloads.insert.options import Options
-from workloads.insert.steps import Step, plan_steps
+from workloads.insert.steps import InsertStep, plan_steps
 
 Databases = Callable[[int | str], Database]
 LOADED = 3000
 FEW = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp1000"]
 
 
-def plan(generation: str, clients: int = 1, selected: list[str] | None = None) -> tuple[Step, ...]:
+def plan(generation: str, clients: int = 1, selected: list[str] | None = None) -> tuple[InsertStep, ...]:
     return plan_steps(generation, LOADED, clients, selected, rows_written=1000, query_seconds=1)
 
 
 def run(
-    database: Database, step: Step, generation: str, clients: int = 1, options: Options | None = None, seed: int = 1
+    database: Database,
+    step: InsertStep,
+    generation: str,
+    clients: int = 1,
+    options: Options | None = None,
+    seed: int = 1,
 ) -> StepResult:
     result = run_step(database.dsn, step, generation, clients=clients, options=options, seed=seed)
     assert {role: (found.state, found.error) for role, found in result.roles.items()} == dict.fromkeys(
@@ -36,7 +41,7 @@ def run(
 
 def pause(database: Database, generation: str, clients: int) -> None:
     options = Options(generation=generation, clients=clients)  # type: ignore[arg-type]
-    found = maintenance.maintenance(options, Step("pause", "pause"), database.server.build.major)
+    found = maintenance.maintenance(options, InsertStep("pause", "pause"), database.server.build.major)
     for group in found.groups:
         for statement in group:
             database.run(statement)

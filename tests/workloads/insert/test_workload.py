@@ -10,13 +10,13 @@ from workloads.insert import maintenance
 from workloads.insert.options import Options
 from workloads.insert.sizes import pause_seconds
 from workloads.insert.spec import places, role_list
-from workloads.insert.steps import GENERATIONS, Step, generation, plan_steps
+from workloads.insert.steps import GENERATIONS, InsertStep, generation, plan_steps
 from workloads.insert.workload import WORKLOAD
 
 STEPS_2024 = ["l.i0", "l.x", "l.i1", "l.i2", "pause", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"]
 
 
-def by_name(*args: object, **kw: object) -> dict[str, Step]:
+def by_name(*args: object, **kw: object) -> dict[str, InsertStep]:
     return {step.name: step for step in plan_steps(*args, **kw)}  # type: ignore[arg-type]
 
 
@@ -115,16 +115,16 @@ def test_query_roles_get_places_of_their_own_first() -> None:
 
 
 def test_a_rate_below_the_rows_of_a_statement_lowers_them() -> None:
-    step = Step("slow", "query", 100, 50, 10)
+    step = InsertStep("slow", "query", 100, 50, 10)
     assert Options().rows_per_statement_of(step) == 10
 
 
-def sql(form: str, clients: int, step: Step, major: int = 12) -> Maintenance:
+def sql(form: str, clients: int, step: InsertStep, major: int = 12) -> Maintenance:
     return maintenance.maintenance(Options(generation=form, clients=clients), step, major)  # type: ignore[arg-type]
 
 
 def test_vacuum_of_the_pause() -> None:
-    pause = Step("pause", "pause", seconds=7)
+    pause = InsertStep("pause", "pause", seconds=7)
     found = sql("g24b", 2, pause)
     assert found.least_s == 7 and not found.background
     assert found.groups == (

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.benchcall import wait_for
 from workloads.micro import hyperfine
-from workloads.micro.hyperfine import Failed, Measured, parse, version
+from workloads.micro.hyperfine import HyperfineFailed, Measured, parse, version
 
 FORMS = Path(__file__).parent / "hyperfine"
 
@@ -34,7 +34,7 @@ def test_all_forms_are_read(form: str, figures: tuple[float, float, float, int |
     [b"", b"[]", b'{"results": []}', b'{"results": [{"times": [1, 2], "user": 1, "system": 1}]}', b'{"results": 3}'],
 )
 def test_what_is_no_result_of_one_run_is_refused(text: bytes) -> None:
-    with pytest.raises(Failed, match="the result of hyperfine cannot be read"):
+    with pytest.raises(HyperfineFailed, match="the result of hyperfine cannot be read"):
         parse(text)
 
 
@@ -83,7 +83,7 @@ def test_a_run_is_timed_and_given_up_with_all_that_it_runs(hyperfine_program: st
     with pytest.raises(InterruptedError):
         hyperfine.time_once(hyperfine_program, [sys.executable, "-c", script], str(tmp_path), {}, check)
     assert wait_for(lambda: ended((tmp_path / "child").read_text()), "the program to end")
-    with pytest.raises(Failed, match="nowhere"):
+    with pytest.raises(HyperfineFailed, match="nowhere"):
         hyperfine.time_once(
             hyperfine_program, ["ls", "/nowhere"], str(tmp_path), {"PATH": os.environ["PATH"]}, lambda: None
         )

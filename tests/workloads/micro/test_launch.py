@@ -18,7 +18,7 @@ from engine.system.account import Account
 from tests.support.benchcall import wait_for
 from workloads.client.counter_page import Control, Page, State, Word
 from workloads.micro.options import Options
-from workloads.micro.spec import Spec
+from workloads.micro.spec import MicroSpec
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +30,7 @@ def test_what_a_started_server_does_after_it_was_timed_is_not_counted(
     own, page = server(16), Page.create(1)
     hyperfine = client_programs.find(("hyperfine",), (), lambda _: None, new_folder())["hyperfine"]["path"]
     kit = own.kit()
-    spec = Spec(
+    spec = MicroSpec(
         page_fd=page.fd,
         dsn=own.dsn(),
         folder=str(own.data_folder),

@@ -10,7 +10,7 @@ from workloads import workload
 from workloads.api.base import Place, Role, Step
 from workloads.api.options import checked
 from workloads.oltp.options import Options
-from workloads.oltp.spec import StepSpec
+from workloads.oltp.spec import OltpSpec
 from workloads.presets import preset
 
 WORKLOAD = workload("oltp")
@@ -45,7 +45,7 @@ def test_a_launch_gets_the_step_of_its_plan() -> None:
     record, steps = planned(tests=["scan"], rows=5000)
     place = Place(dsn="dbname=ib", page_fd=3, seed=5, repeat=1, folder="/tmp", data_folder="")
     launch = WORKLOAD.launch(record, steps["scan"], place)
-    spec = msgspec.json.decode(launch.stdin, type=StepSpec)
+    spec = msgspec.json.decode(launch.stdin, type=OltpSpec)
     assert spec.step == {"name": "scan", "kind": "scan", "seconds": 30} and spec.options.rows == 5000
 
 

@@ -23,7 +23,7 @@ from workloads.client.counter_page import Control, Page, State, Word
 from workloads.own.data import of_dump
 from workloads.own.launch import together
 from workloads.own.options import Options
-from workloads.own.spec import APP, CLONE, PRISTINE, Spec
+from workloads.own.spec import APP, CLONE, PRISTINE, OwnSpec
 from workloads.own.statements import parsed
 from workloads.own.survey import surveyed
 
@@ -67,7 +67,7 @@ def run(
     statements = parsed(text, "s.sql") if text else ()
     step = {"name": "s", "kind": kind, "clients": clients, "seconds": seconds}
     data = surveyed(of_dump(str(file)), pg_restore, trusted=options.get("trust_dump", False))
-    spec = Spec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=data,
+    spec = OwnSpec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=data,
                 statements=statements, cloned="clone" in text, seed=1, repeat=1, pg_restore=pg_restore,
                 psql=os.environ["PGBED_PSQL"])  # fmt: skip
     launcher = subprocess.Popen(

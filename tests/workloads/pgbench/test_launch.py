@@ -11,15 +11,15 @@ import pytest
 
 from workloads.client.counter_page import Page
 from workloads.pgbench.backends import first_backends
-from workloads.pgbench.launch import Step
-from workloads.pgbench.log_counts import Counting
+from workloads.pgbench.launch import PgbenchStep
+from workloads.pgbench.log_counts import LogCounts
 from workloads.pgbench.options import Options
-from workloads.pgbench.program import PRINTED_MAX_BYTES, Pgbench
-from workloads.pgbench.spec import Spec
+from workloads.pgbench.program import PRINTED_MAX_BYTES, PgbenchProcess
+from workloads.pgbench.spec import PgbenchSpec
 
 
-def shell(tmp_path: Path, script: str, threads: int, by_line: bool = False, waiting: bool = False) -> Pgbench:
-    return Pgbench(["/bin/sh", "-c", script, str(tmp_path)], tmp_path, threads, by_line, waiting)
+def shell(tmp_path: Path, script: str, threads: int, by_line: bool = False, waiting: bool = False) -> PgbenchProcess:
+    return PgbenchProcess(["/bin/sh", "-c", script, str(tmp_path)], tmp_path, threads, by_line, waiting)
 
 
 @pytest.mark.parametrize("by_line", [False, True])
@@ -64,11 +64,11 @@ def test_pgbench_waits_for_the_step_unless_its_transactions_become_due(
     tmp_path: Path, rate: float | None, stopped: bool
 ) -> None:
     page = Page.create(1)
-    spec = Spec(
+    spec = PgbenchSpec(
         page_fd=0, folder="", data_folder="", dsn="", program="", version=18, options=Options(rate=rate), scripts=(),
         step={}, warm_clients=1, log_every=1, log_by_line=False, seed=1,
     )  # fmt: skip
-    step = Step(spec, page, tmp_path)
+    step = PgbenchStep(spec, page, tmp_path)
     with shell(tmp_path, "exec sleep 600", 0) as step.pgbench:
         step._halt()
         if stopped:
@@ -82,13 +82,13 @@ def test_pgbench_waits_for_the_step_unless_its_transactions_become_due(
 
 def test_only_a_log_that_is_too_dense_is_thinned(tmp_path: Path) -> None:
     page = Page.create(1)
-    spec = Spec(
+    spec = PgbenchSpec(
         page_fd=0, folder="", data_folder="", dsn="", program="", version=18, options=Options(), scripts=(),
         step={}, warm_clients=1, log_every=4, log_by_line=False, seed=1,
     )  # fmt: skip
     for lines, every in ((3 * 500, 1), (3 * 501, 2), (3 * 1600, 4)):
-        step = Step(spec, page, tmp_path, thinnable=True)
-        step.counting = Counting(page, 4, 0, limited=False, late_us=0.0, lines=lines)
+        step = PgbenchStep(spec, page, tmp_path, thinnable=True)
+        step.counting = LogCounts(page, 4, 0, limited=False, late_us=0.0, lines=lines)
         step._thin(1_000_000_000)
         assert step.taken_every == 1  # too early to tell
         step._thin(3_000_000_000)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
-from workloads.pgbench.log import Line
-from workloads.pgbench.log_counts import Counting, report
+from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.log_counts import LogCounts, report
 
 MS = 1_000_000
 BEGAN_NS = 1000 * MS
 
 
-def counting(page: Page, every: int = 1, *, limited: bool = False, late_us: float = 0.0) -> Counting:
-    return Counting(page, every, 0, limited, late_us, began_ns=BEGAN_NS)
+def counting(page: Page, every: int = 1, *, limited: bool = False, late_us: float = 0.0) -> LogCounts:
+    return LogCounts(page, every, 0, limited, late_us, began_ns=BEGAN_NS)
 
 
 def line(
     client: int, number: int, at_ms: int, time_us: int = 500, outcome: str = "", lag: int = 0, retries: int = 0
-) -> Line:
-    return Line(client, number, outcome, time_us, at_ms * 1000, lag, retries)
+) -> LoggedTransaction:
+    return LoggedTransaction(client, number, outcome, time_us, at_ms * 1000, lag, retries)
 
 
 def test_each_line_of_a_full_log_is_a_transaction(page: Page) -> None:
@@ -54,7 +54,7 @@ def test_numbers_tell_how_many_a_sampled_log_leaves_out(page: Page) -> None:
 
 
 def test_several_scripts_have_their_own_response_times(page: Page) -> None:
-    counts = Counting(page, 1, 0, limited=True, late_us=0.0, began_ns=BEGAN_NS, scripts=("a.sql", "b.sql", "c.sql"))
+    counts = LogCounts(page, 1, 0, limited=True, late_us=0.0, began_ns=BEGAN_NS, scripts=("a.sql", "b.sql", "c.sql"))
     for number in range(1, 101):
         counts.take(line(0, number, 1000 + number, time_us=number)._replace(script=number % 2))
     first, second, third = counts.script_times()

@@ -8,17 +8,17 @@ import pytest
 
 from workloads.client import slice_times
 from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
-from workloads.pgbench.log import Line
-from workloads.pgbench.log_counts import Counting, report
-from workloads.pgbench.slice_log import PATIENCE_NS, Slices
+from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.log_counts import LogCounts, report
+from workloads.pgbench.slice_log import PATIENCE_NS, LoggedTurns
 
 MS = 1_000_000
 LENGTH, PAUSE = 50 * MS, 70 * MS
 BEGAN = 1000 * MS
 
 
-def slices_of(page: Page, every: int = 1) -> Slices:
-    return Slices(page, BEGAN, every)
+def slices_of(page: Page, every: int = 1) -> LoggedTurns:
+    return LoggedTurns(page, BEGAN, every)
 
 
 def opened(number: int) -> int:
@@ -120,13 +120,13 @@ def test_a_client_that_hangs_keeps_others_counts_back_for_a_while_only(page: Pag
 
 
 def test_what_a_stop_cut_is_counted_without_a_time(page: Page) -> None:
-    counting = Counting(page, 1, 0, False, 0.0, began_ns=BEGAN)
+    counting = LogCounts(page, 1, 0, False, 0.0, began_ns=BEGAN)
     counting.slices = slices_of(page)
     take_turns(page, 2, last_open=True)
     counting.slices.look()
 
-    def line(number: int, from_ns: int, until_ns: int) -> Line:
-        return Line(0, number, "", (until_ns - from_ns) // 1000, until_ns // 1000, 0, 0)
+    def line(number: int, from_ns: int, until_ns: int) -> LoggedTransaction:
+        return LoggedTransaction(0, number, "", (until_ns - from_ns) // 1000, until_ns // 1000, 0, 0)
 
     counting.take(line(1, opened(0) + MS, opened(0) + 2 * MS))
     counting.take(line(2, opened(0) + 48 * MS, opened(1) + MS))
@@ -142,12 +142,12 @@ def test_what_a_stop_cut_is_counted_without_a_time(page: Page) -> None:
 
 
 def test_what_may_be_missing_of_a_log_is_projected_over_active_time(page: Page) -> None:
-    counting = Counting(page, 16, 0, False, 0.0, began_ns=BEGAN)
+    counting = LogCounts(page, 16, 0, False, 0.0, began_ns=BEGAN)
     counting.slices = slices_of(page, 16)
     take_turns(page, 2, last_open=True)
     counting.slices.look()
     for number, at_ms in ((10, 10), (50, 50)):  # one in a millisecond
-        counting.take(Line(0, number, "", 500, (opened(0) + at_ms * MS) // 1000, 0, 0))
+        counting.take(LoggedTransaction(0, number, "", 500, (opened(0) + at_ms * MS) // 1000, 0, 0))
     counting.project(opened(1))
     assert page.word(0, Word.STATEMENTS) == 50
     counting.project(opened(1) + 5 * MS)

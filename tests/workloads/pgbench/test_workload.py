@@ -13,7 +13,7 @@ import pytest
 from workloads.api.base import Place
 from workloads.pgbench import command, workload
 from workloads.pgbench.options import Options, ScriptOptions
-from workloads.pgbench.spec import Spec, WarmUp
+from workloads.pgbench.spec import PgbenchSpec, WarmUp
 from workloads.pgbench.workload import SCRIPTS, SELECT
 
 
@@ -41,7 +41,7 @@ def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_foun
         place = Place("", 0, 1, 1, "", "", msgspec.to_builtins(found) if found else {})
         steps = sorted(chosen.steps(whole)[1:], key=lambda step: step.record["clients"])
         few, warm = (
-            msgspec.json.decode(chosen.launch(whole, step, place).stdin, type=Spec)
+            msgspec.json.decode(chosen.launch(whole, step, place).stdin, type=PgbenchSpec)
             for step in (steps[0], steps[len(steps) // 2])
         )
         assert (warm.log_every, warm.log_by_line) == (every, by_line)

@@ -107,7 +107,7 @@ def test_answer_table_and_gate_show_one_interval(tmp_path: Path) -> None:
     low, high = found.bounds
     effect = f"{found.ratio - 1:+.1%} [{100 * (low - 1):+.1f}, {100 * (high - 1):+.1f}]"  # type: ignore[operator]
     assert comparison.answer_for("17.0")[0] == f"17.0 is slower than 16.3 in 1 of 4 steps: l.i1 {effect}"
-    (judged,) = (each for each in gate.judge(comparison, {}, gate.Plan((), {})) if each.step == "l.i1")
+    (judged,) = (each for each in gate.judge(comparison, {}, gate.GatePlan((), {})) if each.step == "l.i1")
     assert judged.text == f"slower: {effect} of 5 pairs"
     rows = [row for each in drawn(tables.sections(comparison), Notes()) for row, _ in each.rows]
     assert any(f"{low:.3f}-{high:.3f}" in row for row in rows)

@@ -21,7 +21,7 @@ from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
 from engine.core.model import INTERIM_ANALYSES, Build, Cell
 from engine.journal.totals import StepTotals
-from engine.plan.design import Estimate
+from engine.plan.design import RunEstimate
 from engine.results.ratio import RATE
 from tests.support.benchcall import Bench
 from tests.support.journal import ENVIRONMENT, STEPS, make_run
@@ -180,7 +180,7 @@ def test_a_step_without_figures_hides_no_others(tmp_path: Path) -> None:
     said = noise.summary(found, 8, "slices")
     assert found.steps["l.i0"] > 1 and "%" in said and ", only halvings or worse in l.i0, by the last" in said
     assert noise.summary(replace(found, steps={"l.i0": 43.14}), 8).startswith("8 pairs can detect only halvings or")
-    record = Estimate(2, 60.0, 1, replace(found, steps={"l.i0": noise.NOTHING_SHOWS, "l.i1": 0.1})).record()
+    record = RunEstimate(2, 60.0, 1, replace(found, steps={"l.i0": noise.NOTHING_SHOWS, "l.i1": 0.1})).record()
     assert record["smallest_effect"] is None and record["noise"]["steps"] == {"l.i0": None, "l.i1": 0.1}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.analysis.checks.foreign_load import Interval, MachineInterval, machine, mean
+from engine.analysis.checks.foreign_load import CpuInterval, MachineInterval, machine, mean
 from engine.core.errors import UserError
 from engine.journal.reader import JournalReader
 from engine.journal.rows import RoleSecond
@@ -20,11 +20,11 @@ SECOND_NS = 1_000_000_000
 
 
 def test_an_interval_is_even_and_counts_as_far_as_it_overlaps() -> None:
-    used = Interval(1000, 3000, 500.0)
+    used = CpuInterval(1000, 3000, 500.0)
     assert used.within(0, 4000) == 500
     assert used.within(2000, 9000) == used.within(1500, 2500) == 250
     assert used.within(3000, 9000) == used.within(0, 1000) == 0
-    assert Interval(5, 5, 1.0).within(0, 9) == 0
+    assert CpuInterval(5, 5, 1.0).within(0, 9) == 0
 
 
 def test_the_mean_weighs_by_overlap_and_nothing_known_is_none() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from engine.analysis.series import bisection
-from engine.analysis.series.bisection import Ends, Judgement
+from engine.analysis.series.bisection import CommitJudgement, Ends
 
 PLANTED = math.log(0.95)
 
@@ -28,7 +28,7 @@ def search(
         return tuple((tried - good, bad - good) for good, tried, bad in rows)
 
     ends = Ends(tuple(bad for _, bad in measured(count)))
-    judged: list[Judgement] = []
+    judged: list[CommitJudgement] = []
     after = 0
     while True:
         weighed = bisection.weighed(ends, judged)
@@ -42,7 +42,7 @@ def search(
                 return found, len(judged)
             index = look
         assert index not in broken and 0 < index < count
-        judged.append(Judgement(index, measured(index)))
+        judged.append(CommitJudgement(index, measured(index)))
         whole = bisection.weights(bisection.weighed(ends, judged))[index]
         if found is not None and whole < -math.log(bisection.LOOKS_BACK / error):
             after = index
@@ -84,8 +84,8 @@ def test_what_does_not_build_is_found_with_the_next_that_does() -> None:
 
 def test_later_evidence_takes_the_search_back() -> None:
     ends = Ends((PLANTED, PLANTED * 1.02, PLANTED * 0.98))
-    misled = Judgement(4, ((PLANTED, PLANTED),) * 3)
-    better = [Judgement(4, ((0.0, PLANTED),) * 3)] * 2
+    misled = CommitJudgement(4, ((PLANTED, PLANTED),) * 3)
+    better = [CommitJudgement(4, ((0.0, PLANTED),) * 3)] * 2
     assert max(bisection.belief(8, bisection.weighed(ends, [misled])).first[4:]) < 0.01
     assert sum(bisection.belief(8, bisection.weighed(ends, [misled, *better])).first[4:]) > 0.99
 
@@ -93,9 +93,11 @@ def test_later_evidence_takes_the_search_back() -> None:
 def test_two_changes_of_half_the_size_are_told_from_noise() -> None:
     chance, ends = random.Random(3), Ends((PLANTED, PLANTED * 1.01, PLANTED * 0.99))
 
-    def judged(level: float, count: int) -> list[Judgement]:
+    def judged(level: float, count: int) -> list[CommitJudgement]:
         return [
-            Judgement(4, tuple((level + chance.gauss(0, 0.003), PLANTED + chance.gauss(0, 0.003)) for _ in range(3)))
+            CommitJudgement(
+                4, tuple((level + chance.gauss(0, 0.003), PLANTED + chance.gauss(0, 0.003)) for _ in range(3))
+            )
             for _ in range(count)
         ]
 

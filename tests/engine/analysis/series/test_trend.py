@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from engine.analysis.series import trend_changes
-from engine.analysis.series.trend import Entry, Series, StepFigures, series
+from engine.analysis.series.trend import IndexedRun, StepFigures, TrendSeries, series
 
 STEPS, POINTS = 10, 30
 Rows = npt.NDArray[np.float64]
@@ -23,10 +23,10 @@ def noise(random: np.random.Generator, memory: float) -> Rows:
     return rows
 
 
-def folder(rows: Rows) -> list[Series]:
+def folder(rows: Rows) -> list[TrendSeries]:
     """The series of a folder with a run for each point, in the rows' order."""
     runs = [
-        (f"run{point:03}", Entry((), f"2026-01-01T{point:03}", tuple(
+        (f"run{point:03}", IndexedRun((), f"2026-01-01T{point:03}", tuple(
             StepFigures("measured", f"step{row:02}", "17.0", "17.0", True, 0, 1, {"rate_per_s": value}, "own", "", "")
             for row, value in enumerate(values)
         )))
@@ -35,7 +35,7 @@ def folder(rows: Rows) -> list[Series]:
     return series(runs, "rate_per_s", None, "date", 0.02)
 
 
-def places(each: Series) -> list[int]:
+def places(each: TrendSeries) -> list[int]:
     return [each.points.index(change.after) for change in each.changes or ()]
 
 

@@ -15,7 +15,7 @@ from engine.journal.totals import StepTotals
 from engine.report import render
 from tests.support.journal import make_run
 from workloads.client.counter_page import Page
-from workloads.pgbench.log_counts import Counting, Stops, report
+from workloads.pgbench.log_counts import LogCounts, Stops, report
 
 STATEMENTS = [
     {"script": 1, "statement": "UPDATE t SET", "mean_ms": 2.0, "stop_ms": 0.03},
@@ -48,7 +48,7 @@ def test_statements_that_begin_alike_are_told_apart_and_those_that_stops_blur_ar
 def test_a_stop_is_shared_out_among_the_transactions_of_its_script() -> None:
     page = Page.create(4)
     try:
-        counting = Counting(page, 1, 0, False, 0.0)
+        counting = LogCounts(page, 1, 0, False, 0.0)
         statements = [{"script": number, "statement": "SELECT 1", "mean_ms": 1.0} for number in (1, 2)]
         scripts = [{"script": "a.sql", "transactions": 400}, {"script": "b.sql", "transactions": 40}]
         summary = {"processed": 440, "scripts": scripts, "statements": statements}
@@ -64,7 +64,7 @@ def test_a_stop_is_shared_out_among_the_transactions_of_its_script() -> None:
 def test_stops_of_slices_are_taken_off_and_the_error_of_that_is_told(tmp_path: Path) -> None:
     page = Page.create(4)
     try:
-        counting = Counting(page, 1, 0, False, 0.0)
+        counting = LogCounts(page, 1, 0, False, 0.0)
         statements = [{"script": 1, "statement": sql, "mean_ms": ms} for sql, ms in (("SELECT 1", 16.0), ("END", 4.0))]
         stops = Stops(20_000_000_000, (100_000_000,) * 100)  # half of the time
         found = report({"processed": 4000, "statements": statements}, counting, 0, stops)["statements"]
