@@ -55,13 +55,7 @@ def kind_of(event: str) -> str:
 
 
 def is_known(event: str) -> bool:
-    return event in _versions() or event.partition(":")[0] in _OPEN_TYPES
-
-
-def events_of(major: int) -> set[str]:
-    """The events, as `type:event`, that a major version has; those of the newest known one for a newer one."""
-    major = min(major, NEWEST_MAJOR)
-    return {event for event, majors in _versions().items() if major in majors}
+    return event in versions() or event.partition(":")[0] in _OPEN_TYPES
 
 
 def by_kind(events: Mapping[str, float]) -> dict[str, float]:
@@ -79,14 +73,14 @@ def shares(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 @cache
-def _versions() -> dict[str, set[int]]:
+def versions() -> dict[str, set[int]]:
     """The major versions of each event."""
-    found: dict[str, set[int]] = {}
+    majors: dict[str, set[int]] = {}
     table = tomllib.loads((files("engine.core") / "wait_events.toml").read_text("utf-8"))
     for kind, groups in table.items():
-        for versions, names in groups.items():
-            first, dash, last = _RANGE.fullmatch(versions).groups()  # type: ignore[union-attr]
+        for span, names in groups.items():
+            first, dash, last = _RANGE.fullmatch(span).groups()  # type: ignore[union-attr]
             end = int(last) if last else NEWEST_MAJOR if dash else int(first)
             for name in names:
-                found.setdefault(f"{kind}:{name}", set()).update(range(int(first), end + 1))
-    return found
+                majors.setdefault(f"{kind}:{name}", set()).update(range(int(first), end + 1))
+    return majors

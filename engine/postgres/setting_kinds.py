@@ -35,11 +35,6 @@ def _table() -> _Table:
     return _Table(reasons, kinds["programs"]["reason"], frozenset(data["taken"]["names"].split()), data["preloaded"])
 
 
-def is_decided(name: str) -> bool:
-    """Whether the table has a setting of the server's own."""
-    return name in _table().taken or name in _table().reasons
-
-
 def refusal(name: str, value: str) -> str:
     """The reason why a setting is not taken from a config, as words that follow `settings`; empty if it is."""
     table = _table()

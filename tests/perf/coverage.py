@@ -325,8 +325,8 @@ CLAIMS: dict[str, tuple[Callable[[Random], bool], float]] = {
     "two modes of three cells": (partial(two_modes, 3, 0.02), 0.0),
     "several rates in a minute": (partial(several_rates, 60, 0.1, 0.0), 1.5 * RATES_LEVEL),
     "several rates, with memory": (partial(several_rates, 60, 0.1, 0.5), 0.05),
-    "a change in a trend": (partial(changed_folder, 30, 0.0), trend_changes.PROMISED),
-    "a change, with memory": (partial(changed_folder, 30, trend_changes.MEMORY), trend_changes.PROMISED),
+    "a change in a trend": (partial(changed_folder, 30, 0.0), LEVEL),
+    "a change, with memory": (partial(changed_folder, 30, trend_changes.MEMORY), LEVEL),
     "a difference at any look": (partial(excluded_at_a_look, MILD), LEVEL),
 }
 

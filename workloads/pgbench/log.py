@@ -7,7 +7,7 @@ from typing import NamedTuple
 FAILURES = {"failed": "failed", "serialization": "serialization", "deadlock": "deadlock", "other": "failed"}
 
 
-class LoggedTransaction(NamedTuple):
+class LogLine(NamedTuple):
     """A transaction that ended. `number` counts all of its client's, logged or not, from 1.
 
     `outcome` is empty for success, else `skipped` or the kind of failure; times are then 0. `time_us` runs from the
@@ -24,14 +24,14 @@ class LoggedTransaction(NamedTuple):
     script: int = 0
 
 
-def parse(line: bytes, *, lag: bool, retries: bool) -> LoggedTransaction | None:
+def parse(line: bytes, *, lag: bool, retries: bool) -> LogLine | None:
     """Parse a line of the log; None for anything else, such as half a line of a killed pgbench."""
     words = line.split()
     if len(words) != 6 + lag + retries:
         return None
     try:
         outcome = "" if words[2].isdigit() else words[2].decode(errors="replace")
-        return LoggedTransaction(
+        return LogLine(
             int(words[0]),
             int(words[1]),
             outcome if outcome in ("", "skipped") else FAILURES[outcome],

@@ -12,7 +12,7 @@ from typing import Any
 from workloads.client import histogram
 from workloads.client.counter_page import OUTCOMES, RESPONSE_OFFSET, SERVICE_OFFSET, Page, Word
 from workloads.client.process import BOUNDS_NS
-from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.log import LogLine
 from workloads.pgbench.slice_log import LoggedTurns
 
 # Plain numbers, for use on each line: looking up an enumeration's member takes longer than adding.
@@ -77,7 +77,7 @@ class LogCounts:
         self.every *= factor
         self.buffered = -(-self.buffered // factor)
 
-    def take(self, line: LoggedTransaction) -> None:
+    def take(self, line: LogLine) -> None:
         slot, number, outcome, _, ended_us, _, retries, _ = line
         if not 0 <= slot < len(self._clients):
             return
@@ -143,7 +143,7 @@ class LogCounts:
     def _active_ns(self, t_ns: int) -> int:
         return t_ns if self.slices is None else self.slices.active_ns(t_ns)
 
-    def _count_times(self, line: LoggedTransaction, base: int, ended_ns: int) -> None:
+    def _count_times(self, line: LogLine, base: int, ended_ns: int) -> None:
         slot, _, _, time_us, _, lag_us, _, script = line
         begun_ns = ended_ns - time_us * 1000
         if begun_ns < self.began_ns:

@@ -21,8 +21,7 @@ from statistics import fmean
 import numpy as np
 import numpy.typing as npt
 
-PROMISED = 0.05  # how often series that are looked at together may have any false change
-LEVEL = 0.03  # the rest is for tails heavier than normal ones, and for the error of the simulation
+LEVEL = 0.03  # of the 5% promised; the rest is for tails heavier than normal ones, and for the error of the simulation
 MEMORY = 0.5  # of the deviation of the point before (AR(1))
 LEAST = 3  # points of a level: one odd night is not a change
 SHARES = {"step": 0.8, "stretch": 0.2}  # of the level: a change that stayed is wanted more than one that went

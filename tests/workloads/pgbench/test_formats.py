@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workloads.pgbench import command, log, summary
-from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.log import LogLine
 from workloads.pgbench.options import Options
 from workloads.pgbench.scripts import Script, commands, error_of, read_all, sleeps, writes
 
@@ -80,31 +80,21 @@ SQL script 1: <builtin: select only>
 @pytest.mark.parametrize(
     ("text", "lag", "retries", "line"),
     [
-        ("0 1 3294 0 1795306507 396292", False, False, LoggedTransaction(0, 1, "", 3294, 1795306507396292, 0, 0)),
-        (
-            "2 1 43604 0 1795306508 395208 3520",
-            True,
-            False,
-            LoggedTransaction(2, 1, "", 43604, 1795306508395208, 3520, 0),
-        ),
-        (
-            "0 2 skipped 0 1795306508 384782 0",
-            True,
-            False,
-            LoggedTransaction(0, 2, "skipped", 0, 1795306508384782, 0, 0),
-        ),
-        ("0 1 3294 4 1795306507 396292", False, False, LoggedTransaction(0, 1, "", 3294, 1795306507396292, 0, 0, 4)),
-        ("0 1 failed 0 1795306547 814526", False, False, LoggedTransaction(0, 1, "failed", 0, 1795306547814526, 0, 0)),
+        ("0 1 3294 0 1795306507 396292", False, False, LogLine(0, 1, "", 3294, 1795306507396292, 0, 0)),
+        ("2 1 43604 0 1795306508 395208 3520", True, False, LogLine(2, 1, "", 43604, 1795306508395208, 3520, 0)),
+        ("0 2 skipped 0 1795306508 384782 0", True, False, LogLine(0, 2, "skipped", 0, 1795306508384782, 0, 0)),
+        ("0 1 3294 4 1795306507 396292", False, False, LogLine(0, 1, "", 3294, 1795306507396292, 0, 0, 4)),
+        ("0 1 failed 0 1795306547 814526", False, False, LogLine(0, 1, "failed", 0, 1795306547814526, 0, 0)),
         (
             "3 1 serialization 0 1795306526 403494 2",
             False,
             True,
-            LoggedTransaction(3, 1, "serialization", 0, 1795306526403494, 0, 2),
+            LogLine(3, 1, "serialization", 0, 1795306526403494, 0, 2),
         ),
-        ("3 7 other 0 1795306526 403494", False, False, LoggedTransaction(3, 7, "failed", 0, 1795306526403494, 0, 0)),
+        ("3 7 other 0 1795306526 403494", False, False, LogLine(3, 7, "failed", 0, 1795306526403494, 0, 0)),
     ],
 )
-def test_a_line_of_the_log_is_read_in_each_form(text: str, lag: bool, retries: bool, line: LoggedTransaction) -> None:
+def test_a_line_of_the_log_is_read_in_each_form(text: str, lag: bool, retries: bool, line: LogLine) -> None:
     assert log.parse(text.encode(), lag=lag, retries=retries) == line
 
 

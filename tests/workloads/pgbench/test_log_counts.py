@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
-from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.log import LogLine
 from workloads.pgbench.log_counts import LogCounts, report
 
 MS = 1_000_000
@@ -16,8 +16,8 @@ def counting(page: Page, every: int = 1, *, limited: bool = False, late_us: floa
 
 def line(
     client: int, number: int, at_ms: int, time_us: int = 500, outcome: str = "", lag: int = 0, retries: int = 0
-) -> LoggedTransaction:
-    return LoggedTransaction(client, number, outcome, time_us, at_ms * 1000, lag, retries)
+) -> LogLine:
+    return LogLine(client, number, outcome, time_us, at_ms * 1000, lag, retries)
 
 
 def test_each_line_of_a_full_log_is_a_transaction(page: Page) -> None:

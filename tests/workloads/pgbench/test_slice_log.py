@@ -8,7 +8,7 @@ import pytest
 
 from workloads.client import slice_times
 from workloads.client.counter_page import SERVICE_OFFSET, Page, Word
-from workloads.pgbench.log import LoggedTransaction
+from workloads.pgbench.log import LogLine
 from workloads.pgbench.log_counts import LogCounts, report
 from workloads.pgbench.slice_log import PATIENCE_NS, LoggedTurns
 
@@ -125,8 +125,8 @@ def test_what_a_stop_cut_is_counted_without_a_time(page: Page) -> None:
     take_turns(page, 2, last_open=True)
     counting.slices.look()
 
-    def line(number: int, from_ns: int, until_ns: int) -> LoggedTransaction:
-        return LoggedTransaction(0, number, "", (until_ns - from_ns) // 1000, until_ns // 1000, 0, 0)
+    def line(number: int, from_ns: int, until_ns: int) -> LogLine:
+        return LogLine(0, number, "", (until_ns - from_ns) // 1000, until_ns // 1000, 0, 0)
 
     counting.take(line(1, opened(0) + MS, opened(0) + 2 * MS))
     counting.take(line(2, opened(0) + 48 * MS, opened(1) + MS))
@@ -147,7 +147,7 @@ def test_what_may_be_missing_of_a_log_is_projected_over_active_time(page: Page) 
     take_turns(page, 2, last_open=True)
     counting.slices.look()
     for number, at_ms in ((10, 10), (50, 50)):  # one in a millisecond
-        counting.take(LoggedTransaction(0, number, "", 500, (opened(0) + at_ms * MS) // 1000, 0, 0))
+        counting.take(LogLine(0, number, "", 500, (opened(0) + at_ms * MS) // 1000, 0, 0))
     counting.project(opened(1))
     assert page.word(0, Word.STATEMENTS) == 50
     counting.project(opened(1) + 5 * MS)
