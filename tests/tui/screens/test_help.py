@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.screens import drive
+from tests.support.screens import drive, text_of
 from tui.compare.comparison_table import SHORT
 from tui.glossary import FIGURES, GLOSSARY, words_on
 from tui.history.text import cell_columns, run_columns
@@ -48,26 +48,22 @@ def test_each_screen_has_its_own_words_and_no_entry_is_of_none() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (130, 36)])
 def test_help_turns_from_keys_to_figures_and_back(recording: Path, size: tuple[int, int]) -> None:
     async def script(pilot: Pilot[Any]) -> None:
-        def text() -> str:
-            shown: str = pilot.app.screen_text()  # type: ignore[attr-defined]
-            return shown
-
         await pilot.press("question_mark")
         await pilot.pause()
-        assert "zoom" in text() and "microseconds" not in text()
+        assert "zoom" in text_of(pilot) and "microseconds" not in text_of(pilot)
         await pilot.press("question_mark")
         await pilot.pause()
-        pages = [text()]
+        pages = [text_of(pilot)]
         while re.search(r"\d+ more", pages[-1]):
             await pilot.press("space")
             await pilot.pause()
-            pages.append(text())
+            pages.append(text_of(pilot))
         told = "".join(pages)
         assert "figures on this screen" in told
         assert "microseconds of CPU that one operation" in told and "runq%" in told
         await pilot.press("question_mark")
         await pilot.pause()
-        assert "zoom" in text() and "figures on this screen" not in text()
+        assert "zoom" in text_of(pilot) and "figures on this screen" not in text_of(pilot)
 
     drive(script, recording, recording.parent, size=size)
 
