@@ -99,11 +99,11 @@ def pieces(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def repeated_classes(home: Path) -> Iterator[str]:
-    """Class names of the product that stand for more than one class, but workloads' `Options`, as lines."""
+    """Class names of the product that stand for more than one class, but for those of a protocol, as lines."""
     places: dict[str, list[str]] = {}
     for path in (path for package in PACKAGES for path in sorted((home / package).rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ClassDef) and node.name != "Options":
+            if isinstance(node, ast.ClassDef) and node.name not in ("Options", "Part"):
                 places.setdefault(node.name, []).append(f"{path.relative_to(home)}:{node.lineno}")
     yield from (f"{' and '.join(where)}: two classes {name}" for name, where in places.items() if len(where) > 1)
 

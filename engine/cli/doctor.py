@@ -17,7 +17,7 @@ from rich.text import Text
 from engine.builds import client_programs
 from engine.cli.options import JSON, OUT, console
 from engine.features import features
-from engine.host.doctor import Check, Need, Status, examine, judged
+from engine.host.doctor import DoctorCheck, Need, Status, examine, judged
 from engine.report.console import echo_json
 from engine.tracing import selection
 from probes import bpftrace, helper, requirements
@@ -47,20 +47,20 @@ def doctor(out: Path, probes: bool, as_json: bool) -> None:
     sys.exit(1 if any(check.status == "fail" for check in checks) else 0)
 
 
-def of_probes() -> tuple[Check, ...]:
+def of_probes() -> tuple[DoctorCheck, ...]:
     facts = selection.facts()
     version = "none" if facts.bpftrace is None else requirements.show(facts.bpftrace)
     findings = selection.findings_of(facts)
     lacking = tuple(
-        Check("probes", "warn", f"off: {', '.join(finding.off)}", finding.text.removeprefix("probes: "))
+        DoctorCheck("probes", "warn", f"off: {', '.join(finding.off)}", finding.text.removeprefix("probes: "))
         for finding in findings
     )
-    works = Check("probes", "ok", f"can run: {', '.join(requirements.still_works(findings))}")
+    works = DoctorCheck("probes", "ok", f"can run: {', '.join(requirements.still_works(findings))}")
     loose = _loose_helper() if selection.by_sudo() else ()
-    return (*lacking, Check("bpftrace", "warn" if facts.bpftrace is None else "ok", version), *loose, works)
+    return (*lacking, DoctorCheck("bpftrace", "warn" if facts.bpftrace is None else "ok", version), *loose, works)
 
 
-def _loose_helper() -> tuple[Check, ...]:
+def _loose_helper() -> tuple[DoctorCheck, ...]:
     """Check that only root can change what sudo runs as root."""
     command = direct_command()
     script = Path(command[-1])
@@ -68,13 +68,13 @@ def _loose_helper() -> tuple[Check, ...]:
     parts = [script, *sorted(modules.iterdir()), Path(sys.executable)]
     loose = next((found for part in parts if (found := bpftrace.changeable(part, sticky=True)) is not None), None)
     if loose is None:
-        return (Check("probe helper", "ok", f"{script}, started by sudo"),)
+        return (DoctorCheck("probe helper", "ok", f"{script}, started by sudo"),)
     reason = "sudo runs the probe helper as root, so anybody who may write there can act as root"
     remedy = "install pgbed where only root may write, such as root's Nix store, and permit that by sudo"
-    return (Check("probe helper", "warn", f"{loose} can be changed by users other than root", reason, remedy),)
+    return (DoctorCheck("probe helper", "warn", f"{loose} can be changed by users other than root", reason, remedy),)
 
 
-def render(checks: Collection[Check], console: Console) -> None:
+def render(checks: Collection[DoctorCheck], console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "check", "found"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "")
@@ -91,9 +91,9 @@ def render(checks: Collection[Check], console: Console) -> None:
     console.print(f"{len(checks)} checks: {failed} failed, {warnings} warning{'s' * (warnings != 1)}")
 
 
-def _servers(_: Path) -> Check:
+def _servers(_: Path) -> DoctorCheck:
     if os.environ.get("PGBED_CATALOG") and shutil.which("nix-store"):
-        return Check("servers", "ok", "built by Nix on demand, if sources can be fetched")
+        return DoctorCheck("servers", "ok", "built by Nix on demand, if sources can be fetched")
     servers = os.environ.get("PGBED_SERVERS") or None
     reason = "only your own installs can be used: --pg NAME=/path"
     state = f"those in {servers}" if servers else "no Nix"
@@ -101,10 +101,10 @@ def _servers(_: Path) -> Check:
 
 
 def _program(name: str) -> Need:
-    def check(_: Path) -> Check:
+    def check(_: Path) -> DoctorCheck:
         path = client_programs.place(name)
         if path.startswith("/") and not Path(path).is_file():
-            return Check(
+            return DoctorCheck(
                 name, "warn", f"{path}: no such program", "config.toml names it", f"set {name} there to another"
             )
         reason = "workloads that call it cannot run, or leave out some tasks"

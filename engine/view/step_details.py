@@ -41,7 +41,7 @@ class Weighed:
             known[key] = known.get(key, 0.0) + weight
 
 
-class Figure(NamedTuple):
+class MachineFigure(NamedTuple):
     """A figure of the machine: name, unit, and its formula from a source's counters over an interval."""
 
     name: str
@@ -60,13 +60,13 @@ def _busy(data: Mapping[str, Any], _: int) -> float | None:
 
 
 FIGURES = (
-    Figure("server CPU", "%", "server", _per_s("cpu_ns", 1e-7)),
-    Figure("run queue", "waiting", "server", _per_s("runq_ns", 1e-9)),
-    Figure("WAL", "MB/s", "wal", _per_s("bytes", 1 / (1 << 20))),
-    Figure("disk writes", "MB/s", "device", _per_s("written_kb", 1 / 1024)),
-    Figure("disk reads", "MB/s", "device", _per_s("read_kb", 1 / 1024)),
-    Figure("waiting for I/O", "%", "host", _per_s("pressure_io_some_ns", 1e-7)),
-    Figure("host busy", "%", "host", _busy),
+    MachineFigure("server CPU", "%", "server", _per_s("cpu_ns", 1e-7)),
+    MachineFigure("run queue", "waiting", "server", _per_s("runq_ns", 1e-9)),
+    MachineFigure("WAL", "MB/s", "wal", _per_s("bytes", 1 / (1 << 20))),
+    MachineFigure("disk writes", "MB/s", "device", _per_s("written_kb", 1 / 1024)),
+    MachineFigure("disk reads", "MB/s", "device", _per_s("read_kb", 1 / 1024)),
+    MachineFigure("waiting for I/O", "%", "host", _per_s("pressure_io_some_ns", 1e-7)),
+    MachineFigure("host busy", "%", "host", _busy),
 )
 OF_SERVER = ("server", "wal")  # nearly idle while the server is paused
 SOURCES = tuple(dict.fromkeys(figure.source for figure in FIGURES))

@@ -10,7 +10,7 @@ from engine.results.cell_step import CellStep
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from tui.compare import cells_text, explanation
-from tui.compare.comparison_table import Row
+from tui.compare.comparison_table import RowKey
 from tui.keys import key
 from tui.marks import Line, line
 from tui.screens.bench_screen import BenchScreen
@@ -31,7 +31,7 @@ class CellsScreen(BenchScreen):
         key("escape", "app.leave", "back", "cells.back"),
     ]
 
-    def __init__(self, comparison: Comparison, row: Row, subject: Subject) -> None:
+    def __init__(self, comparison: Comparison, row: RowKey, subject: Subject) -> None:
         super().__init__()
         self._comparison = comparison
         self._row = row

@@ -8,7 +8,7 @@ from engine.results.cell_step import SLA, CellStep, StallRecord
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, TIME
-from tui.compare.comparison_table import Row, ratio_text
+from tui.compare.comparison_table import RowKey, ratio_text
 from tui.compare.explanation import answer_lines, judged_by
 from tui.glyphs import Glyphs
 from tui.marks import Line, Span, cut, fit, folded, hanging, line
@@ -41,7 +41,7 @@ def cells(comparison: Comparison, step: str, subject: Subject) -> list[CellStep]
     return sorted(both, key=lambda cell: (cell.run, cell.repeat, cell.subject != base))
 
 
-def heading(comparison: Comparison, row: Row, columns: int) -> Line:
+def heading(comparison: Comparison, row: RowKey, columns: int) -> Line:
     rate = "time" if comparison.primary_metric(row.step) == TIME else comparison.units.get(row.step, "ops/s")
     text = f" {'rep':<4}cell of{rate:>{NAME_CELLS + 10 - len('cell of')}}{'/ base':>7}"
     text += "".join(f"{title:>{wide}}" for _, title, wide in _columns(columns))
@@ -101,7 +101,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     return lines
 
 
-def judged(comparison: Comparison, row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> list[Line]:
+def judged(comparison: Comparison, row: RowKey, subject: Subject, columns: int, glyphs: Glyphs) -> list[Line]:
     """The reason of a withheld verdict, the answer, all findings of the step, and all checks of both sides."""
     ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     lines: list[Line] = []

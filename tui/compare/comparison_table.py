@@ -62,14 +62,14 @@ VALUE_CELLS = 8  # the subject's own value, if there is room
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RowKey:
     step: str
     metric: str
 
 
-def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[Row]:
+def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) -> list[RowKey]:
     """Lines with a value and every word of `wanted`, by `sort`."""
-    every = [Row(step, metric) for step in comparison.steps for metric in shown]
+    every = [RowKey(step, metric) for step in comparison.steps for metric in shown]
     shown_rows = [row for row in every if _holds_something(comparison, row) and _has_words(comparison, row, wanted)]
     if sort == "effect":
         return sorted(shown_rows, key=lambda row: -_effect(_ratios(comparison, row)))
@@ -78,7 +78,7 @@ def rows(comparison: Comparison, shown: Sequence[str], sort: Sort, wanted: str) 
     return shown_rows
 
 
-def name_of(comparison: Comparison, row: Row) -> str:
+def name_of(comparison: Comparison, row: RowKey) -> str:
     """A line's metric in short."""
     unit = comparison.units.get(row.step, SHORT[RATE])
     if row.metric == RATE:
@@ -88,7 +88,7 @@ def name_of(comparison: Comparison, row: Row) -> str:
     return named if len(named := name.replace("/op", per)) < METRIC_CELLS else name
 
 
-def title_of(comparison: Comparison, row: Row) -> str:
+def title_of(comparison: Comparison, row: RowKey) -> str:
     """A line's metric in full, as `bench compare` names it."""
     if row.metric in PRIMARY_METRICS:
         return name_of(comparison, row)
@@ -117,7 +117,7 @@ def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
     return words.removeprefix("same, ") if whole else words.partition(" among")[0].partition(",")[0]
 
 
-def counted(comparison: Comparison, row: Row, subject: str, room: int) -> Span:
+def counted(comparison: Comparison, row: RowKey, subject: str, room: int) -> Span:
     """A subject's stalls or SLA in `room` cells: `! 7.5 s in 2/3`, `! 2/3`, `x 71% 2/6`, `x 2/6`, `  ok 6/6`."""
     cells = comparison.of(subject, row.step)
     if row.metric == STALLS:
@@ -163,20 +163,20 @@ def padded(spans: Iterable[Span], cells: int) -> list[Span]:
     return kept
 
 
-def _holds_something(comparison: Comparison, row: Row) -> bool:
+def _holds_something(comparison: Comparison, row: RowKey) -> bool:
     cells = [cell for cell in comparison.cells if cell.step == row.step]
     if row.metric == STALLS:
         return any(cell.stalls for cell in cells)
     return any(cell.figure(row.metric) is not None for cell in cells)
 
 
-def _has_words(comparison: Comparison, row: Row, wanted: str) -> bool:
+def _has_words(comparison: Comparison, row: RowKey, wanted: str) -> bool:
     verdicts = (f"{ratio.verdict} {ratio.verdict_text}" for ratio in _ratios(comparison, row))
     text = " ".join((row.step, row.metric, name_of(comparison, row), title_of(comparison, row), *verdicts)).lower()
     return all(word in text for word in wanted.lower().split())
 
 
-def _ratios(comparison: Comparison, row: Row) -> list[Ratio]:
+def _ratios(comparison: Comparison, row: RowKey) -> list[Ratio]:
     ratios = (comparison.ratio(s.name, row.step, row.metric) for s in comparison.others if not s.control)
     return [ratio for ratio in ratios if ratio is not None]
 
@@ -185,7 +185,7 @@ def _effect(ratios: Sequence[Ratio]) -> float:
     return max((abs(math.log(ratio.ratio)) for ratio in ratios if ratio.ratio), default=-1.0)
 
 
-def _worst(comparison: Comparison, row: Row) -> tuple[int, float]:
+def _worst(comparison: Comparison, row: RowKey) -> tuple[int, float]:
     ratios = _ratios(comparison, row)
     if row.metric in (STALLS, SLA):
         marks = {counted(comparison, row, subject.name, BASE_CELLS)[1] for subject in comparison.others}

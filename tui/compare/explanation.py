@@ -11,7 +11,7 @@ from engine.results.ratio import PRIMARY_METRICS, Ratio
 from tui.compare.comparison_table import (
     MARKS,
     METRIC_CELLS,
-    Row,
+    RowKey,
     bounds_text,
     counted,
     figure_text,
@@ -71,7 +71,7 @@ def answer_lines(comparison: Comparison, subject: Subject, columns: int, glyphs:
     return [line for text in texts for line in folded(text, columns, "strong")]
 
 
-def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: int) -> list[DotRow]:
+def dot_rows(comparison: Comparison, row: RowKey, chosen: Subject | None, height: int) -> list[DotRow]:
     """Every cell's value in a line of the table: the baseline's first, then the subjects that fit."""
     others = [subject.name for subject in comparison.others]
     place = others.index(chosen.name) if chosen is not None else 0
@@ -92,7 +92,7 @@ def dot_rows(comparison: Comparison, row: Row, chosen: Subject | None, height: i
 
 
 def further_dots(
-    comparison: Comparison, rows: Sequence[Row], row: Row, chosen: Subject, each: int, room: int, columns: int,
+    comparison: Comparison, rows: Sequence[RowKey], row: RowKey, chosen: Subject, each: int, room: int, columns: int,
     glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
     """Every cell's value in other lines of the table, the same step's first, as far as they fit."""
@@ -111,7 +111,7 @@ def further_dots(
     return made
 
 
-def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
+def why(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
     """Possible reasons for a ratio: the two largest causes, stalls, phases, and figures per operation by difference."""
     base = comparison.baseline_of(subject.name)
     lines = [
@@ -128,7 +128,7 @@ def why(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs, colu
         values = [
             figure_text(ratio.metric, comparison.figure(name, row.step, ratio.metric)) for name in (base, subject.name)
         ]
-        name = name_of(comparison, Row(row.step, ratio.metric))
+        name = name_of(comparison, RowKey(row.step, ratio.metric))
         text = f"{name:<{METRIC_CELLS}}{values[0]:>6} {glyphs.arrow} {values[1]:<6}"
         found_text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio or 0)}"
         lines.append(line(text, (found_text, MARKS.get(ratio.sign, ""))))
@@ -154,7 +154,7 @@ def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns
     return [fit(text, columns, glyphs.ellipsis) for text in lines]
 
 
-def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
+def verdict(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs) -> Line:
     base = comparison.baseline_of(subject.name)
     head = f" {row.step} {name_of(comparison, row)}, {subject.name}: "
     if row.metric in (STALLS, SLA):
@@ -173,7 +173,7 @@ def verdict(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) 
             (f"{floor}{pairs}", "dim"))  # fmt: skip
 
 
-def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> Line:
+def remark(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs) -> Line:
     """The reason of a withheld verdict, or another note on this line; otherwise the legend."""
     ratio = comparison.ratio(subject.name, row.step, judged_by(comparison, row))
     if ratio is not None and ratio.remarks and ratio.ratio is not None:
@@ -190,11 +190,11 @@ def remark(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -
     return legend(glyphs) if row.metric in PRIMARY_METRICS else explained(comparison, row)
 
 
-def explained(comparison: Comparison, row: Row) -> Line:
+def explained(comparison: Comparison, row: RowKey) -> Line:
     return line((f" {name_of(comparison, row)}: {text}" if (text := meaning(comparison, row)) else "", "dim"))
 
 
-def judged_by(comparison: Comparison, row: Row) -> str:
+def judged_by(comparison: Comparison, row: RowKey) -> str:
     """A line's primary metric, which figures per operation help to explain."""
     return comparison.primary_metric(row.step) if row.metric in (STALLS, SLA) else row.metric
 
@@ -223,7 +223,7 @@ def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
     )
 
 
-def rules(row: Row, subject: Subject, columns: int, glyphs: Glyphs) -> Line:
+def rules(row: RowKey, subject: Subject, columns: int, glyphs: Glyphs) -> Line:
     wide = columns // 2
     why = rule(f"why {row.step}: base {glyphs.arrow} {subject.name}", wide - 1, glyphs)
     return (*why, (" ", ""), *rule("Comparable?", columns - wide, glyphs))
@@ -240,7 +240,7 @@ def _importance(ratio: Ratio) -> tuple[int, float]:
     return STRENGTH[ratio.sign], -abs(math.log(ratio.ratio or 1.0))
 
 
-def _modes(comparison: Comparison, row: Row, name: str) -> str:
+def _modes(comparison: Comparison, row: RowKey, name: str) -> str:
     spread = comparison.spread(name, row.step, row.metric)
     if spread is None:
         return ""

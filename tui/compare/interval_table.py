@@ -13,7 +13,7 @@ from tui.compare.comparison_table import (
     MARKS,
     METRIC_CELLS,
     VALUE_CELLS,
-    Row,
+    RowKey,
     bounds_text,
     counted,
     figure_text,
@@ -95,7 +95,7 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
     )
 
 
-def ratios(comparison: Comparison, rows: Sequence[Row]) -> list[Ratio]:
+def ratios(comparison: Comparison, rows: Sequence[RowKey]) -> list[Ratio]:
     """Every ratio of every line and subject, so that the axis is stable while scrolling."""
     all_ratios = (comparison.ratio(s.name, row.step, row.metric) for row in rows for s in comparison.others)
     return [ratio for ratio in all_ratios if ratio is not None]
@@ -124,7 +124,7 @@ def header(comparison: Comparison, at: Layout, on: forest.RatioAxis, chosen: int
 
 def table(
     comparison: Comparison,
-    shown: Sequence[Row],
+    shown: Sequence[RowKey],
     at: Layout,
     on: forest.RatioAxis,
     cursor: tuple[int, int],
@@ -140,7 +140,7 @@ def table(
 
 
 def _row(
-    comparison: Comparison, row: Row, at: Layout, on: forest.RatioAxis, chosen: int, glyphs: Glyphs, *, here: bool
+    comparison: Comparison, row: RowKey, at: Layout, on: forest.RatioAxis, chosen: int, glyphs: Glyphs, *, here: bool
 ) -> Line:
     strong = "strong" if here else ""
     metric = cut(name_of(comparison, row), METRIC_CELLS - 1, glyphs).ljust(METRIC_CELLS)
@@ -171,20 +171,20 @@ def _row(
     return (*spans, *forest.whisker(on, found, "" if mark == "dim" else mark, glyphs, points))
 
 
-def _ratio(comparison: Comparison, row: Row, subject: Subject, glyphs: Glyphs) -> list[Span]:
+def _ratio(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs) -> list[Span]:
     ratio = comparison.ratio(subject.name, row.step, row.metric)
     if ratio is None or ratio.ratio is None:
         return [("  -", "dim")]
     return [(f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)}", MARKS.get(ratio.sign, ""))]
 
 
-def _base(comparison: Comparison, row: Row, room: int) -> list[Span]:
+def _base(comparison: Comparison, row: RowKey, room: int) -> list[Span]:
     if row.metric in (STALLS, SLA):
         return [counted(comparison, row, comparison.base, room)]
     return [(figure_text(row.metric, comparison.figure(comparison.base, row.step, row.metric)), "base")]
 
 
-def _counts(comparison: Comparison, row: Row, at: Layout, chosen: int, *, here: bool) -> list[Span]:
+def _counts(comparison: Comparison, row: RowKey, at: Layout, chosen: int, *, here: bool) -> list[Span]:
     spans: list[Span] = [(" " * at.value, "")]
     for place, width in enumerate(at.subjects, at.first):
         room = width + (at.bounds + at.words if len(comparison.others) == 1 else 0)
@@ -194,7 +194,7 @@ def _counts(comparison: Comparison, row: Row, at: Layout, chosen: int, *, here: 
     return spans
 
 
-def small(comparison: Comparison, rows: Sequence[Row], columns: int, glyphs: Glyphs) -> list[Line]:
+def small(comparison: Comparison, rows: Sequence[RowKey], columns: int, glyphs: Glyphs) -> list[Line]:
     """The verdicts on rates with their intervals, for a small terminal."""
     step = step_cells(comparison)
     name = min(16, max((len(subject.name) for subject in comparison.others), default=0)) + 1

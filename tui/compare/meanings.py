@@ -3,7 +3,7 @@
 from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import ComparedSubject, Comparison
 from engine.results.ratio import RATE, TIME
-from tui.compare.comparison_table import OPS, SHORT, Row
+from tui.compare.comparison_table import OPS, SHORT, RowKey
 
 # `{op}` is a row, a query or a transaction, depending on how the step counts.
 MEANINGS = {
@@ -33,7 +33,7 @@ MEANINGS = {
 }
 
 
-def meaning(comparison: Comparison, row: Row) -> str:
+def meaning(comparison: Comparison, row: RowKey) -> str:
     """Explain a line's figure in a sentence."""
     text = MEANINGS.get(row.metric, "")
     unit = comparison.units.get(row.step, SHORT[RATE]).removesuffix("/s")

@@ -8,7 +8,7 @@ from textual.binding import Binding
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from engine.results.plan_change import DIFFERS, PlanChange
-from tui.compare.comparison_table import Row
+from tui.compare.comparison_table import RowKey
 from tui.compare.explanation import rule
 from tui.glyphs import Glyphs
 from tui.keys import key
@@ -33,7 +33,7 @@ class PlansScreen(BenchScreen):
         key("escape", "app.leave", "back", "plans.back"),
     ]
 
-    def __init__(self, comparison: Comparison, row: Row, subject: Subject) -> None:
+    def __init__(self, comparison: Comparison, row: RowKey, subject: Subject) -> None:
         super().__init__()
         self._base, self._subject = comparison.baseline_of(subject.name), subject.name
         self._changes = comparison.changed_plans(subject.name)

@@ -15,7 +15,7 @@ from engine.results.ratio import PRIMARY_METRICS
 from tui import bench
 from tui.compare import comparison_table, explanation, forest, interval_table
 from tui.compare.cells_screen import CellsScreen
-from tui.compare.comparison_table import Row, Sort
+from tui.compare.comparison_table import RowKey, Sort
 from tui.compare.dot_plot import strips
 from tui.compare.meanings import label
 from tui.compare.plans_screen import PlansScreen
@@ -74,7 +74,7 @@ class CompareScreen(BenchScreen):
         self._sort: Sort = "steps"
         self._wanted = ""
         self._found: Comparison | None = None
-        self._rows: list[Row] = []
+        self._rows: list[RowKey] = []
         self._cursor = (0, 0)  # line, subject
         self._top = 0
         self._first = 0  # the subject in the first column
@@ -131,7 +131,7 @@ class CompareScreen(BenchScreen):
         return interval_table.small(self._found, rates, self.size.width, self.glyphs)
 
     @property
-    def chosen(self) -> tuple[Comparison, Row, Subject] | None:
+    def chosen(self) -> tuple[Comparison, RowKey, Subject] | None:
         shown = self._found
         if shown is None or not self._rows or not shown.others:
             return None
@@ -275,7 +275,7 @@ class CompareScreen(BenchScreen):
             self.refresh_bindings()
         self.catch_up()
 
-    def _draw_chosen(self, found: Comparison, row: Row, subject: Subject) -> None:
+    def _draw_chosen(self, found: Comparison, row: RowKey, subject: Subject) -> None:
         glyphs, columns = self.glyphs, self.size.width
         size = "-tall" if self.has_class("-tall") else "-short"
         dots = min(len(found.subjects), MOST_DOTS[size])

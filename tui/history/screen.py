@@ -14,7 +14,7 @@ from engine.view.run_summary import RunCache, RunSummary, StepSummary
 from tui.history import text as history_text
 from tui.history.listing import HistoryListing, run_of
 from tui.history.row_filter import words
-from tui.history.text import Column, counted
+from tui.history.text import HistoryColumn, counted
 from tui.keys import key
 from tui.marks import Line, line
 from tui.screens.bench_screen import DEMO, LEAST, BenchScreen
@@ -120,7 +120,7 @@ class HistoryScreen(BenchScreen):
         self.refresh_small()
 
     @property
-    def _columns(self) -> Sequence[Column]:
+    def _columns(self) -> Sequence[HistoryColumn]:
         if self.listing.of_cells:
             return history_text.cell_columns(self.size.width, one_run=self.listing.opened is not None)
         tagged = any(run.tags for run in self.listing.runs)

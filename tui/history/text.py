@@ -29,7 +29,7 @@ STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class HistoryColumn:
     """One column: `cells` wide, 0 for the remaining room; shown on screens of at least `least` columns."""
 
     title: str
@@ -39,7 +39,7 @@ class Column:
     right: bool = False
 
 
-def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = False) -> tuple[Column, ...]:
+def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = False) -> tuple[HistoryColumn, ...]:
     """Columns for runs: a wide screen adds `slices` if any run has them; tags replace the host on a narrow one."""
     every = list(_RUNS)
     if tagged and NARROW <= columns < WIDE:
@@ -50,11 +50,13 @@ def run_columns(columns: int, slices: Mapping[Path, str], *, tagged: bool = Fals
     every = [replace(column, cells=column.cells + wider.get(column.title, 0)) for column in every]
     if slices:
         after = next(place for place, column in enumerate(every) if column.title == "builds") + 1
-        every.insert(after, Column("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong"), least=WIDE))
+        every.insert(
+            after, HistoryColumn("slices", 7, lambda run, _: (slices.get(run.folder, ""), "strong"), least=WIDE)
+        )
     return tuple(column for column in every if column.least <= columns)
 
 
-def cell_columns(columns: int, *, one_run: bool) -> tuple[Column, ...]:
+def cell_columns(columns: int, *, one_run: bool) -> tuple[HistoryColumn, ...]:
     """Columns for cells' steps; for one run without those that are equal within it."""
     left_out = ("host", "kernel") if one_run and columns < 110 else ()
     return tuple(column for column in _CELLS if column.least <= columns and column.title not in left_out)
@@ -82,17 +84,17 @@ def _state(run: RunSummary, _: int) -> Span:
     return (f"{glyph} {run.state_words}", mark)
 
 
-_TAGS = Column("tags", 14, lambda run, _: (" ".join(run.tags), "chosen"), least=WIDE)
-_RUNS: tuple[Column, ...] = (
-    Column("when", 11, lambda run, year: (when(run.when_ns, year), "")),
-    Column("host", 8, lambda run, _: (run.host or "-", ""), least=NARROW),
-    Column("builds", 0, lambda run, _: (" ".join(run.builds) or run.trouble, "")),
-    Column("kernel", 14, lambda run, _: (run.kernel or "-", ""), least=110),
-    Column("load", 15, lambda run, _: (run.load or "-", ""), least=110),
-    Column("steps", 18, lambda run, _: (" ".join(run.steps), ""), least=150),
-    Column("cells", 5, lambda run, _: (f"{run.done}/{run.planned}", ""), right=True),
-    Column("stalls", 9, lambda run, _: stalled(run.stalls, run.stalled_s)),
-    Column("state", 12, _state),
+_TAGS = HistoryColumn("tags", 14, lambda run, _: (" ".join(run.tags), "chosen"), least=WIDE)
+_RUNS: tuple[HistoryColumn, ...] = (
+    HistoryColumn("when", 11, lambda run, year: (when(run.when_ns, year), "")),
+    HistoryColumn("host", 8, lambda run, _: (run.host or "-", ""), least=NARROW),
+    HistoryColumn("builds", 0, lambda run, _: (" ".join(run.builds) or run.trouble, "")),
+    HistoryColumn("kernel", 14, lambda run, _: (run.kernel or "-", ""), least=110),
+    HistoryColumn("load", 15, lambda run, _: (run.load or "-", ""), least=110),
+    HistoryColumn("steps", 18, lambda run, _: (" ".join(run.steps), ""), least=150),
+    HistoryColumn("cells", 5, lambda run, _: (f"{run.done}/{run.planned}", ""), right=True),
+    HistoryColumn("stalls", 9, lambda run, _: stalled(run.stalls, run.stalled_s)),
+    HistoryColumn("state", 12, _state),
     _TAGS,
 )
 
@@ -105,18 +107,18 @@ def _rate(row: StepSummary) -> str:
     return short(row.rate_per_s) if row.time_s is None else duration(row.time_s)
 
 
-_CELLS: tuple[Column, ...] = (
-    Column("when", 11, lambda row, year: (when(row.when_ns, year), "")),
-    Column("host", 6, lambda row, _: (row.run.host or "-", ""), least=NARROW),
-    Column("build", 0, lambda row, _: (row.build, "")),
-    Column("kernel", 8, lambda row, _: (row.kernel or "-", ""), least=NARROW),
-    Column("step", 6, lambda row, _: (row.step or "-", "")),
-    Column("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
-    Column("rate/s", 6, lambda row, _: (_rate(row), "rate"), right=True),
-    Column("took", 6, lambda row, _: (_took(row), ""), least=110, right=True),
-    Column("stalls", 9, lambda row, _: stalled(row.stalls, row.stalled_s)),
-    Column("flags", 15, _flags, least=NARROW),
-    Column("run", 32, lambda row, _: (row.run.name, "dim"), least=130),
+_CELLS: tuple[HistoryColumn, ...] = (
+    HistoryColumn("when", 11, lambda row, year: (when(row.when_ns, year), "")),
+    HistoryColumn("host", 6, lambda row, _: (row.run.host or "-", ""), least=NARROW),
+    HistoryColumn("build", 0, lambda row, _: (row.build, "")),
+    HistoryColumn("kernel", 8, lambda row, _: (row.kernel or "-", ""), least=NARROW),
+    HistoryColumn("step", 6, lambda row, _: (row.step or "-", "")),
+    HistoryColumn("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
+    HistoryColumn("rate/s", 6, lambda row, _: (_rate(row), "rate"), right=True),
+    HistoryColumn("took", 6, lambda row, _: (_took(row), ""), least=110, right=True),
+    HistoryColumn("stalls", 9, lambda row, _: stalled(row.stalls, row.stalled_s)),
+    HistoryColumn("flags", 15, _flags, least=NARROW),
+    HistoryColumn("run", 32, lambda row, _: (row.run.name, "dim"), least=130),
 )
 
 
@@ -124,12 +126,12 @@ def _took(row: StepSummary) -> str:
     return "-" if row.ended_ns is None else span((row.ended_ns - row.started_ns) / 1e9)
 
 
-def _widths(shown: Sequence[Column], columns: int) -> list[int]:
+def _widths(shown: Sequence[HistoryColumn], columns: int) -> list[int]:
     fixed = sum(column.cells for column in shown) + BETWEEN * (len(shown) - 1) + EDGE
     return [column.cells or max(4, columns - fixed) for column in shown]
 
 
-def heading(shown: Sequence[Column], columns: int, glyphs: Glyphs) -> Line:
+def heading(shown: Sequence[HistoryColumn], columns: int, glyphs: Glyphs) -> Line:
     titles = (
         _padded(column.title, width, column.right, glyphs)
         for column, width in zip(shown, _widths(shown, columns), strict=True)
@@ -139,7 +141,7 @@ def heading(shown: Sequence[Column], columns: int, glyphs: Glyphs) -> Line:
 
 def row_line(
     row: Row,
-    shown: Sequence[Column],
+    shown: Sequence[HistoryColumn],
     columns: int,
     year: int,
     glyphs: Glyphs,

@@ -22,7 +22,7 @@ from workloads.api.options import CAUSES, about
 
 if TYPE_CHECKING:
     from engine.builds.nix import Progress
-    from engine.host.doctor import Check
+    from engine.host.doctor import DoctorCheck
     from engine.plan.prepare import Draft
     from engine.plan.request import Request
 
@@ -46,8 +46,8 @@ class Part(msgspec.Struct, frozen=True):
     perf: dict[str, str] = {}  # path and version of perf; empty without it
 
 
-def machine_check(_: Path) -> Check:
-    """Check which events can be counted on this machine. Fetches nothing."""
+def machine_check(_: Path) -> DoctorCheck:
+    """DoctorCheck which events can be counted on this machine. Fetches nothing."""
     from engine.host.doctor import judged
 
     found, reason, remedy = "none", "", ""

@@ -15,7 +15,7 @@ from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report import document, gate, render, tables
-from engine.report.gate import Judged
+from engine.report.gate import GatedStep
 from engine.results.comparison import Comparison
 from engine.results.section import Notes, drawn, number
 from tests.support.journal import make_run
@@ -141,7 +141,7 @@ def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Compar
         "comment": lambda: render.to_comment(hostile, [HOSTILE]),
         "csv": lambda: render.to_csv(hostile),
         "json": lambda: render.to_json(hostile),
-        "junit": lambda: gate.to_junit(hostile, (Judged(HOSTILE, HOSTILE, "failed", f"{HOSTILE}\n"),)),
+        "junit": lambda: gate.to_junit(hostile, (GatedStep(HOSTILE, HOSTILE, "failed", f"{HOSTILE}\n"),)),
         "page": lambda: re.sub(r"(?s)<(script|style)>.*?</\1>", "", document.report(folders)),
     }
     text = shown[form]()

@@ -29,7 +29,7 @@ from tui.compare import cells_text, comparison_table, explanation
 from tui.compare.comparison_table import (
     SORTS,
     USUAL,
-    Row,
+    RowKey,
     ratio_text,
     rows,
 )
@@ -90,8 +90,8 @@ def test_sorting_by_effect_puts_the_widest_first_and_by_verdict_what_got_worse()
     by_effect = rows(comparison, ("rate_per_s",), "effect", "")
     assert [row.step for row in by_effect][:2] == ["l.x", "l.i0"]
     worst = rows(comparison, USUAL, "verdict", "")
-    assert worst[0] == Row("l.i0", "rate_per_s")
-    assert set(worst[1:3]) == {Row("l.i1", "rate_per_s"), Row("l.i1", "stalls")}
+    assert worst[0] == RowKey("l.i0", "rate_per_s")
+    assert set(worst[1:3]) == {RowKey("l.i1", "rate_per_s"), RowKey("l.i1", "stalls")}
     assert {len(rows(comparison, USUAL, sort, "")) for sort in SORTS} == {len(worst)}
 
 
@@ -131,7 +131,7 @@ def test_two_modes_are_told_beside_the_dots() -> None:
     spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, True, True)
     comparison = replace(comparison, spreads=(spread,))
     (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
-    notes = {row.name: row.note for row in explanation.dot_rows(comparison, Row("l.i0", "rate_per_s"), subject, 5)}
+    notes = {row.name: row.note for row in explanation.dot_rows(comparison, RowKey("l.i0", "rate_per_s"), subject, 5)}
     assert notes["17.0"] == "two modes, 900% apart"
     assert notes["16.3"] == ""
 
@@ -139,7 +139,7 @@ def test_two_modes_are_told_beside_the_dots() -> None:
 def test_more_subjects_than_lines_keep_the_base_and_the_chosen_one() -> None:
     comparison = made()
     for subject in comparison.others:
-        names = [row.name for row in explanation.dot_rows(comparison, Row("l.i0", "rate_per_s"), subject, 3)]
+        names = [row.name for row in explanation.dot_rows(comparison, RowKey("l.i0", "rate_per_s"), subject, 3)]
         assert len(names) == 3
         assert names[0] == "16.3"
         assert subject.name in names
@@ -151,7 +151,9 @@ def subject_of(comparison: Comparison, name: str) -> Subject:
 
 def test_a_stall_and_its_likeliest_cause_come_before_the_figures() -> None:
     comparison = made()
-    lines = texts(explanation.why(comparison, Row("l.i1", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 4))
+    lines = texts(
+        explanation.why(comparison, RowKey("l.i1", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 4)
+    )
     assert lines[0] == "! 14.0s insert  checkpoint sync"
     assert len(lines) == 4
 
@@ -164,7 +166,7 @@ def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
              "pairs": 3, "parts": [lock, queue], "causes": ["wait.lock", "server_runq"], "unexplained": 0.18,
              }  # fmt: skip
     comparison = read({**record(), "attributions": [found]})
-    row, subject = Row("l.i1", "rate_per_s"), subject_of(comparison, "17.0")
+    row, subject = RowKey("l.i1", "rate_per_s"), subject_of(comparison, "17.0")
     lines = texts(explanation.why(comparison, row, subject, ASCII, 60, 5))
     assert [line.split() for line in lines[:3]] == [
         ["82%", "lock", "waits", "(tuple)", "75%", "to", "89%"],
@@ -179,9 +181,9 @@ def test_a_plan_that_changed_comes_before_all_other_causes() -> None:
               "all_cells": 3, "text": "l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"}  # fmt: skip
     comparison = read({**record(), "plan_changes": [change]})
     subject = subject_of(comparison, "17.0")
-    lines = texts(explanation.why(comparison, Row("l.i1", "rate_per_s"), subject, ASCII, 90, 5))
+    lines = texts(explanation.why(comparison, RowKey("l.i1", "rate_per_s"), subject, ASCII, 90, 5))
     assert lines[0].strip() == "plan changed: l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"
-    other = texts(explanation.why(comparison, Row("l.i0", "rate_per_s"), subject, ASCII, 90, 5))
+    other = texts(explanation.why(comparison, RowKey("l.i0", "rate_per_s"), subject, ASCII, 90, 5))
     assert "plan changed" not in other[0]
 
 
@@ -190,7 +192,9 @@ def test_phases_of_statements_are_told_of_both_sides() -> None:
     shares = {"16.3": {"parse": 0.1, "plan": 0.2, "other": 0.7}, "17.0": {"parse": 0.1, "plan": 0.31, "other": 0.59}}
     cells = [{**cell, "phases": shares.get(cell["subject"])} for cell in raw["cells"]]
     comparison = read({**raw, "cells": cells})
-    lines = texts(explanation.why(comparison, Row("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 9))
+    lines = texts(
+        explanation.why(comparison, RowKey("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 9)
+    )
     assert lines[0] == "parse 10%->10% plan 20%->31%"
 
 
@@ -216,10 +220,10 @@ def test_the_detail_of_a_cell_fits_and_holds_stalls_with_causes(columns: int) ->
     subject = subject_of(comparison, "17.0")
     found = cells_text.cells(comparison, "l.i1", subject)
     assert [(cell.repeat, cell.subject) for cell in found[:4]] == [(1, "16.3"), (1, "17.0"), (2, "16.3"), (2, "17.0")]
-    lines = [cells_text.heading(comparison, Row("l.i1", "rate_per_s"), columns)]
+    lines = [cells_text.heading(comparison, RowKey("l.i1", "rate_per_s"), columns)]
     lines += cells_text.table(comparison, subject, found, 1, columns, BRAILLE)
     about = cells_text.about(comparison, found[1], columns)
-    about += cells_text.judged(comparison, Row("l.i1", "rate_per_s"), subject, columns, BRAILLE)
+    about += cells_text.judged(comparison, RowKey("l.i1", "rate_per_s"), subject, columns, BRAILLE)
     assert max(width(line) for line in [*lines, *cells_text.window(about, 0, 99, columns, BRAILLE)]) <= columns
     said = " ".join(" ".join(texts(about)).split())
     assert "! 14.0 s insert at 1% of 20k rows/s, 280,000 rows not done" in said
@@ -247,7 +251,9 @@ def test_ratios_without_a_value_are_no_numbers() -> None:
     comparison = made()
     blank = Ratio("l.i0", "17.0", "rate_per_s", None, None, None, 0, "none", reasons=("both at most 0.01",))
     comparison = replace(comparison, ratios=(*comparison.ratios, blank))
-    (said,) = texts([explanation.verdict(comparison, Row("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII)])
+    (said,) = texts(
+        [explanation.verdict(comparison, RowKey("l.i0", "rate_per_s"), subject_of(comparison, "17.0"), ASCII)]
+    )
     assert said.endswith("both at most 0.01")
     assert all(math.isfinite(ratio.ratio) for ratio in comparison.ratios if ratio.ratio is not None)
 
@@ -263,9 +269,9 @@ def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
     (throughput,), (cells,) = (table(found) for table in (performance.THROUGHPUT, performance.EVERY_CELL))
     assert throughput.title == "Throughput in rows/s or questions/s (mean of cells, ratio to base)"
     assert cells.title == "Every cell (rows/s or questions/s)"
-    row = Row("qr100", "rate_per_s")
+    row = RowKey("qr100", "rate_per_s")
     assert comparison_table.name_of(found, row) == "questions/s"
     heading = "".join(part for part, _ in cells_text.heading(found, row, 80))
     assert heading.startswith(" rep cell of       questions/s / base")
-    before = "".join(part for part, _ in cells_text.heading(found, Row("l.i0", "rate_per_s"), 80))
+    before = "".join(part for part, _ in cells_text.heading(found, RowKey("l.i0", "rate_per_s"), 80))
     assert heading.index("/ base") == before.index("/ base")

@@ -13,7 +13,7 @@ from engine.results.comparison import Comparison
 from engine.results.ratio import Ratio
 from tests.tui.compare.test_comparison_table import made, texts
 from tui.compare import forest, interval_table
-from tui.compare.comparison_table import MARKS, Row, name_of, rows, sign, verdict_words
+from tui.compare.comparison_table import MARKS, RowKey, name_of, rows, sign, verdict_words
 from tui.compare.explanation import explained, further_dots
 from tui.compare.meanings import MEANINGS, meaning
 from tui.glossary import words_on
@@ -138,11 +138,13 @@ def test_a_cost_is_more_and_its_sign_means_worse() -> None:
 def test_figures_are_named_for_what_they_are_counted_for_and_explained() -> None:
     comparison = made()
     cpu = "server_cpu_us_per_op"
-    assert name_of(comparison, Row("l.i0", cpu)) == "cpu us/row"
-    assert name_of(comparison, Row("qr100", cpu)) == "cpu us/query"
-    assert meaning(comparison, Row("qr100", cpu)).startswith("CPU time of all server processes for each query, in us")
+    assert name_of(comparison, RowKey("l.i0", cpu)) == "cpu us/row"
+    assert name_of(comparison, RowKey("qr100", cpu)) == "cpu us/query"
+    assert meaning(comparison, RowKey("qr100", cpu)).startswith(
+        "CPU time of all server processes for each query, in us"
+    )
     for metric in EVERYTHING:
-        (said,) = texts([explained(comparison, Row("l.i0", metric))])
+        (said,) = texts([explained(comparison, RowKey("l.i0", metric))])
         assert "{" not in said and len(said) > 20
 
 

@@ -36,7 +36,7 @@ from tests.support import scripted, templates
 from tests.support.benchcall import Bench, connect, nothing_left
 from tests.support.journal import Change, make_run
 from tests.support.programs import compiler
-from tui.compare.comparison_table import Row
+from tui.compare.comparison_table import RowKey
 from tui.compare.explanation import why
 from tui.glyphs import SETS
 
@@ -191,7 +191,7 @@ def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_
         r"\| unexplained \|  \| 100% \|  \|\n\| server waiting [^|]+\| \+[\d,.]+ \| undecided \| -?\d+% to", text
     )
     (subject,) = comparison.others
-    shown = why(comparison, Row("qr100", "rate_per_s"), subject, SETS["braille"], 120, 20)
+    shown = why(comparison, RowKey("qr100", "rate_per_s"), subject, SETS["braille"], 120, 20)
     said = ["".join(text for text, _ in each) for each in shown]
     assert said[0].startswith(" 100% unexplained, perhaps server waiting for a CPU (run queue) (")
 
