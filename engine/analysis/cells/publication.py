@@ -13,7 +13,7 @@ from engine.results.comparison import Comparison
 from engine.results.section import Column as SectionColumn
 from engine.results.section import Figure, Section, Value, row
 from workloads.api.names import UnknownName
-from workloads.presets import Line, Preset, Table, preset
+from workloads.presets import Preset, PresetLine, PresetTable, preset
 
 GIB = 1 << 30
 Against = Literal["subject", "line"]
@@ -54,7 +54,7 @@ def _options(manifest: Manifest) -> dict[str, Any]:
 
 
 def _sections(
-    comparison: Comparison, found: Preset, table: Table, against: Against, differs: tuple[str, ...]
+    comparison: Comparison, found: Preset, table: PresetTable, against: Against, differs: tuple[str, ...]
 ) -> Iterator[Section]:
     """The table in as many parts as its columns need; none if no published subject matches ours."""
     matched = dict(_matched(comparison, found, table))
@@ -101,7 +101,7 @@ def _sections(
         )
 
 
-def _name(table: Table, line: Line) -> str:
+def _name(table: PresetTable, line: PresetLine) -> str:
     """`qr100 delete cpu_s`: the step, and the figure without the prefix that all share."""
     figure = line.figure or table.figure
     return f"{line.step} {figure.removeprefix('roles.').removeprefix('transactions.').replace('.', ' ')}"
@@ -120,7 +120,7 @@ def _values(shown: Sequence[Column], ratios: Sequence[tuple[Figure, Figure]]) ->
         yield from (figure for name, figure in zip(names, figures, strict=True) if name)
 
 
-def _matched(comparison: Comparison, found: Preset, table: Table) -> Iterable[tuple[str, str]]:
+def _matched(comparison: Comparison, found: Preset, table: PresetTable) -> Iterable[tuple[str, str]]:
     """The published subjects that we have, each with our name: the first of its build, config or kernel."""
     ours: dict[str, str] = {}
     for each in comparison.subjects:
@@ -136,12 +136,12 @@ def _matched(comparison: Comparison, found: Preset, table: Table) -> Iterable[tu
 
 def _ratio(
     comparison: Comparison,
-    table: Table,
+    table: PresetTable,
     against: Against,
     bases: tuple[str, str],
-    first: Line,
+    first: PresetLine,
     column: Column,
-    line: Line,
+    line: PresetLine,
 ) -> tuple[Figure, Figure]:
     """Our ratio in a column of a line, and the published one, which is marked if it lies outside our interval."""
     (base, our_base), (our_name, their_name), figure = bases, column, line.figure or table.figure
@@ -174,7 +174,7 @@ def _figure(record: Any, names: Sequence[str]) -> float | None:
     return float(record) if isinstance(record, (int, float)) else None
 
 
-def _differences(comparison: Comparison, manifest: Manifest, found: Preset, table: Table) -> Iterable[str]:
+def _differences(comparison: Comparison, manifest: Manifest, found: Preset, table: PresetTable) -> Iterable[str]:
     environment = manifest.environment
     cpu, memory = environment.get("cpu") or {}, environment.get("memory") or {}
     here = f"{cpu.get('model') or 'another CPU'}, {cpu.get('threads') or '?'} CPUs"
