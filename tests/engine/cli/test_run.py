@@ -62,3 +62,10 @@ def test_a_rare_option_has_no_flag_of_its_own() -> None:
 def test_a_refused_option_names_the_workload() -> None:
     with pytest.raises(UserError, match="workload insert has no option --rate"):
         take({"rate": 3.0})
+
+
+def test_a_release_that_no_table_has_is_added_after_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGBED_RELEASES", "http://127.0.0.1:1")
+    for words, said in ((), "if it is a release, bench pin 16.99"), (("--yes",), "16.99.tar.bz2.sha256 cannot be"):
+        done = CliRunner().invoke(main, ["run", "--pg", "old=16.99:O3,16.3", "--estimate", *words])
+        assert done.exit_code == 2 and said in done.output, done.output

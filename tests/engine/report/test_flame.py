@@ -225,6 +225,16 @@ def test_two_builds_of_a_run_or_two_runs_are_compared(runs: Path, tmp_path: Path
     assert [graph["tree"]["value"] for graph in data["graphs"]] == [400, 200]
 
 
+def test_the_busiest_step_and_role_or_the_slowest_step_are_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "one", builds=("16.3", "17.0"), repeats=4, effects={("17.0", "l.i1"): 0.5})
+    for cell in cells(run):
+        for step, role, count in (("l.i0", "insert", 9), ("l.i1", "insert", 1), ("l.i1", "delete", 2)):
+            stacks.write_folded(run / "cells" / cell.id, step, role, {"main": count})
+    for words, shown in (((), ["l.i0", "insert"]), (("--diff", "17.0"), ["l.i1", "delete"])):
+        done = json.loads(Bench(tmp_path)("flame", "one", "--json", *words).stdout)
+        assert [done["step"], done["role"]] == shown
+
+
 def test_the_stacks_are_a_record_too(runs: Path) -> None:
     bench = Bench(runs)
 
