@@ -12,7 +12,7 @@ from engine.core.errors import UserError
 from engine.host import disk
 from engine.journal.runs import find_cell, find_run
 from engine.report.console import echo, echo_json
-from engine.results.function_cost import FunctionChange
+from engine.results.flame import FunctionChange
 
 
 @click.command()

@@ -28,8 +28,7 @@ from engine.core.model import Subject
 from engine.core.text import Visible, visible, visible_json, visible_record
 from engine.journal.manifest import read_manifest
 from engine.report.policy import policy
-from engine.results.flame import FlameGraph, Sampled
-from engine.results.function_cost import FunctionChange
+from engine.results.flame import FlameGraph, FunctionChange, Sampled
 from engine.tracing import stacks
 from probes.folding import WAIT_FRAMES
 from workloads.api.base import role_kind
@@ -243,15 +242,10 @@ def function_changes(run: Path, base: Subject, other: Subject, step: str) -> tup
     return next((costs.changes for costs in found if costs.subject == cells.names.get(other)), ())
 
 
-def marked(node: Node, changes: Collection[FunctionChange]) -> Node:
+def marked(node: Node, effects: Mapping[str, str]) -> Node:
     """The tree with the effect of each certain function beside its name."""
-    effects = {change.name: change.effect for change in changes}
-    return _marked(node, effects) if effects else node
-
-
-def _marked(node: Node, effects: Mapping[str, str]) -> Node:
     mark = {"mark": effects[node["name"]]} if node["name"] in effects else {}
-    return {**node, "children": [_marked(child, effects) for child in node["children"]], **mark}
+    return {**node, "children": [marked(child, effects) for child in node["children"]], **mark}
 
 
 def scale(base: Profile, new: Profile) -> tuple[float, str]:
@@ -302,14 +296,15 @@ def page(
         graphs = [{"label": new.name, "tree": tree(new.folded)}]
     else:
         as_new, as_base, how = difference(base, new)
+        effects = {change.name: change.effect for change in changes}
         title = f"{role} in {step}: {new.name} against {base.name}"
         note = (
             f"{counted(new)} against {counted(base)}, compared {how}. Red takes more than in {base.name}, blue "
             f"less; the paler, the less has changed. {GREY}{f'. {MARKED}' if changes else ''}"
         )
         graphs = [
-            {"label": f"as wide as in {new.name}; orange is new", "tree": marked(as_new, changes)},
-            {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": marked(as_base, changes)},
+            {"label": f"as wide as in {new.name}; orange is new", "tree": marked(as_new, effects)},
+            {"label": f"as wide as in {base.name}; orange has at least doubled", "tree": marked(as_base, effects)},
         ]
     if is_flat(new, base):
         note += ". Only the innermost functions are known: these binaries keep no frame pointers"

@@ -14,12 +14,10 @@ from typing import Self
 from engine.core.model import Build, Subject, baseline
 from engine.results.averages import mean
 from engine.results.cell_step import CellStep
-from engine.results.function_cost import FunctionCosts
 from engine.results.plan_change import PlanChange
 from engine.results.ratio import CHANGED, COSTS, DELETE_PLAN, RATE, TIME, Metric, Ratio
 from engine.results.section import Section
 from engine.results.sweep import Sweep
-from engine.results.time_parts import Attribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +125,9 @@ class Comparison:
     `pairs` is the largest number of pairs behind any ratio, `kernels` the releases under which the runs were made;
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
-    is how clients connect. `attributions` explain each rate that differs, `plan_changes` are statements with another
-    plan. `functions` says of each step and subject that was sampled which functions cost significantly more or less.
-    `sections` hold what else was found, each with a key: `results` (sentences about statements that fail or return
-    something else on one build), `groups` (of steps), `published` (ratios beside published ones), `settings` (that
-    differ), `planning` (times of statements).
+    is how clients connect; `plan_changes` are statements with another plan. `sections` hold what else was found, by
+    keys: `results` that differ (sentences only), `groups` of steps, `published` ratios beside ours, `causes` of rates
+    that differ, `functions` that cost more or less, `settings` that differ, `planning` times of statements.
     """
 
     base: str
@@ -156,9 +152,7 @@ class Comparison:
     design: str = "cells"
     route: str = "the Unix socket"
     sweeps: tuple[Sweep, ...] = ()
-    attributions: tuple[Attribution, ...] = ()
     plan_changes: tuple[PlanChange, ...] = ()
-    functions: tuple[FunctionCosts, ...] = ()
     sections: tuple[Section, ...] = ()
 
     @property
@@ -216,13 +210,6 @@ class Comparison:
 
     def answer_for(self, subject: str) -> tuple[str, ...]:
         return next((answer.lines for answer in self.answer if answer.subject == subject), ())
-
-    def attribution(self, subject: str, step: str) -> Attribution | None:
-        """The parts of the difference in time per operation, if the rates differ."""
-        return next((each for each in self.attributions if (each.subject, each.step) == (subject, step)), None)
-
-    def function_costs(self, subject: str, step: str) -> FunctionCosts | None:
-        return next((each for each in self.functions if (each.subject, each.step) == (subject, step)), None)
 
     def changed_plans(self, subject: str, step: str | None = None) -> tuple[PlanChange, ...]:
         """The statements of a step, or of all, whose plan is another than the base's."""

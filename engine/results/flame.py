@@ -4,7 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.results.function_cost import FunctionChange
+from engine.results.section import Figure, Value, bounds_text, text
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionChange:
+    """A function whose own CPU time per operation, without what it calls, differs by more than chance.
+
+    In us per operation; `change_us` is `us` less `base_us`, up to rounding, and lies between `low_us` and `high_us`. Of
+    the bounds of all functions that a comparison names, at most 5% are wrong on average. `share` is the change as a
+    part of the base's sampled CPU time per operation.
+    """
+
+    name: str
+    base_us: float
+    us: float
+    change_us: float
+    low_us: float
+    high_us: float
+    share: float
+
+    @property
+    def figure(self) -> Figure:
+        return Figure(self.change_us, self.low_us, self.high_us, unit="change")
+
+    @property
+    def effect(self) -> str:
+        return effect(self.figure)
+
+
+def effect(change: Value) -> str:
+    """`+0.80 us [0.52, 1.08]`, of the figure of a change."""
+    return f"{text(change, 'change')} us {bounds_text(change, 'change')}"
 
 
 @dataclass(frozen=True, slots=True)

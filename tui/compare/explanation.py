@@ -8,6 +8,8 @@ from engine.results.cell_step import SLA, STALLS, CellStep
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from engine.results.ratio import PRIMARY_METRICS, Ratio
+from engine.results.section import bounds_text as interval
+from engine.results.section import text
 from tui.compare.comparison_table import (
     MARKS,
     METRIC_CELLS,
@@ -32,7 +34,7 @@ PER_OP = (
     "reads_per_op", "pages_read_per_op", "read_us_per_op", "written_kb_per_op",
     "device_written_kb_per_op", "ctx_switches_per_op", "client_cpu_us_per_op",
 )  # fmt: skip
-MOST_FUNCTIONS = 3
+MOST_ROWS = 5  # of a section
 STRENGTH = {"worse": 0, "better": 0, "?": 1, "~": 2, " ": 2, "=": 3}  # by sign
 LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "undecided"),
           ("?", "verdict withheld"))  # fmt: skip
@@ -116,8 +118,7 @@ def why(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs, c
     base = comparison.baseline_of(subject.name)
     lines = [
         *_plan_lines(comparison, row.step, subject.name, columns),
-        *_cause_lines(comparison, row.step, subject.name),
-        *_function_lines(comparison, row.step, subject.name),
+        *_section_lines(comparison, row.step, subject.name),
         *_stall_lines(comparison, row.step, base, subject.name, columns),
     ]
     phases = _phases(comparison, row.step, base, subject.name, glyphs)
@@ -256,27 +257,25 @@ def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -
     return [*lines, line((f" and {len(changes) - 1} more plans: p", "dim"))] if len(changes) > 1 else lines
 
 
-def _cause_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    attribution = comparison.attribution(subject, step)
-    if attribution is None or not (*attribution.causes, *attribution.further, *attribution.undecided):
-        return []
-    lines = [
-        line((f"{part.share_text:>5} ", "strong"), part.title, (f"  {part.bounds_text}", "dim"))
-        for part in attribution.named
-    ]
-    if attribution.further:
-        lines.append(line((f"{attribution.further_share:>5.0%} {attribution.further_text}", "")))
-    perhaps = ", ".join(f"{part.title} ({part.bounds_text})" for part in attribution.of(attribution.undecided))
-    unclear = f", perhaps {perhaps}" if perhaps else ""
-    return [*lines, line((f"{attribution.unexplained_text:>5} unexplained{unclear}", "dim"))]
-
-
-def _function_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    costs = comparison.function_costs(subject, step)
-    found = costs.changes[:MOST_FUNCTIONS] if costs is not None else ()
-    return [
-        line((f"{change.change_text} ", "strong"), change.name, (f"  {change.bounds_text}", "dim")) for change in found
-    ]
+def _section_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
+    """What sections have about a step and subject: the last figure of each row, its name, and the interval."""
+    lines: list[Line] = []
+    for section in comparison.sections:
+        rows, unit = section.of(step, subject), section.columns[-1].unit if section.columns else ""
+        deep = any(row.depth for row in rows)  # those at the margin are headings then
+        shown = [
+            (row, row.values[-1])
+            for row in rows
+            if row.values and not isinstance(row.values[-1], str | None) and (row.depth or not deep)
+        ]
+        if all(row.mark == "dim" and not interval(figure, unit) for row, figure in shown):
+            continue
+        for row, figure in shown[:MOST_ROWS]:
+            value = text(figure, unit) + " us" * (unit == "change")
+            bounds = f"  {interval(figure, unit)}".rstrip()
+            mark = row.mark if row.mark == "dim" else "strong"
+            lines.append(line((f"{value:>5} ", mark), (row.name, mark.replace("strong", "")), (bounds, "dim")))
+    return lines
 
 
 def _stall_lines(comparison: Comparison, step: str, base: str, subject: str, columns: int) -> list[Line]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from engine.analysis.answer.answer_lines import answer
-from engine.analysis.causes import cpu_wait, statement_plans
+from engine.analysis.causes import cpu_wait, function_section, statement_plans, time_parts
 from engine.analysis.causes.sweeps import findings as sweep_findings
 from engine.analysis.causes.sweeps import sweeps
 from engine.analysis.cells import publication
@@ -79,15 +79,15 @@ def compare(
         route=cells.runs[0].manifest.route.words,
         units=units,
         sweeps=swept,
-        attributions=attributions,
         plan_changes=statement_plans.plan_changes(cells, ratios),
-        functions=function_costs.function_costs(cells),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     sections = (
         Section("results", "Results that differ", (), findings=tuple(f"? {text}" for text in different)),
         group_verdicts.section(groups),
         *publication.tables(comparison, cells.runs[0].manifest),
+        time_parts.section(attributions, cells.steps),
+        function_section.section(function_costs.function_costs(cells), cells.steps),
         setting_differences.section(cells, setting_differences.differences(cells)),
         *statement_plans.planning(cells),
     )

@@ -45,6 +45,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from engine.analysis.causes.time_parts import PHASE, TITLES, Attribution, Part
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import StepResult
 from engine.analysis.ratios import measured_ratios
@@ -53,7 +54,6 @@ from engine.core.wait_kinds import by_kind, shares
 from engine.journal.totals import RoleTotals, ops
 from engine.results.ratio import CHANGED, PRIMARY_METRICS, TIME, Ratio
 from engine.results.slice_ratio import ratio_of
-from engine.results.time_parts import PHASE, TITLES, Attribution, Part
 
 Parts = dict[str, float]  # us per op, by the names of `TITLES`
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
+from engine.analysis.causes.time_parts import Attribution
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.core.model import Subject
-from engine.results.time_parts import Attribution
 
 SLOWER = 1.05  # ratio of the times per op from which it is worth a sentence
 LEAST = 0.2  # share of it below which a cause is not named

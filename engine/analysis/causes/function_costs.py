@@ -38,6 +38,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from engine.analysis.causes.function_section import FunctionCosts
 from engine.analysis.causes.stack_changes import RENAMED
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import CellResult, StepResult
@@ -48,7 +49,7 @@ from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.journal.rows import ProbeFrame, SliceRow
 from engine.journal.totals import ops
-from engine.results.function_cost import FunctionChange, FunctionCosts
+from engine.results.flame import FunctionChange
 from engine.results.ratio import MIN_PAIRS
 from engine.results.slice_ratio import MIN_TAU
 from workloads.api.base import COUNTED_IN_ROWS
@@ -326,13 +327,13 @@ def frames_of(
     """Samples by function of all the server's processes, by frame; functions are named as in later versions."""
     found: dict[tuple[int, int], Counter[str]] = {}
     spoilt = set()
-    for row in rows:
-        frame = (row.t_ns - row.dt_ns, row.t_ns)
-        if not converted(row.quality, SampleQuality, where).whole:
+    for each in rows:
+        frame = (each.t_ns - each.dt_ns, each.t_ns)
+        if not converted(each.quality, SampleQuality, where).whole:
             spoilt.add(frame)
         counts = found.setdefault(frame, Counter())
-        if row.role not in left_out:
-            for name, count in converted(row.data.get("functions", {}), dict[str, Count], where).items():
+        if each.role not in left_out:
+            for name, count in converted(each.data.get("functions", {}), dict[str, Count], where).items():
                 counts[RENAMED.get(name, name)] += count
     return [(*frame, counts) for frame, counts in sorted(found.items()) if frame not in spoilt]
 

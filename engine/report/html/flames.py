@@ -5,7 +5,7 @@ Stacks sampled on the CPUs come first, then time off them, where the probe `offc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from engine.journal.totals import role_place
 from engine.report import flame
 from engine.report.flame import Node, Profile
 from engine.results.comparison import Comparison
-from engine.results.function_cost import FunctionChange
+from engine.results.flame import effect
 from engine.tracing import stacks
 
 LEAST = 0.002  # of all samples: narrower frames could not be seen and are left out
@@ -79,20 +79,24 @@ def _drawn(comparison: Comparison, profiles: dict[str, Profile], step: str, role
                    "note": f"n = {flame.counted(profile)}{_only(profile)}"}  # fmt: skip
             continue
         as_new, as_base, how = flame.difference(base, profile)
-        costs = None if profile.offcpu else comparison.function_costs(name, step)
-        changes = costs.changes if costs is not None else ()
+        effects = {
+            row.name: effect(row.values[-1])
+            for section in comparison.section("functions")
+            for row in section.of(step, name)[1:]
+            if not profile.offcpu
+        }
         yield {
             "role": role,
             "title": f"{head}: {name} against {base.name}",
             "differential": True,
             "unit": unit,
             "note": f"n = {_amount(profile)} against {_amount(base)}, compared {how}; red takes more than in "
-                    f"{base.name}, blue less. {flame.GREY}{f'. {flame.MARKED}' if changes else ''}"
+                    f"{base.name}, blue less. {flame.GREY}{f'. {flame.MARKED}' if effects else ''}"
                     f"{_only(profile, base)}",
-            "functions": functions(base, profile, changes),
+            "functions": functions(base, profile, effects),
             "graphs": [
-                {"label": f"as wide as in {name}", "tree": flame.marked(pruned(as_new), changes)},
-                {"label": f"as wide as in {base.name}", "tree": flame.marked(pruned(as_base), changes)},
+                {"label": f"as wide as in {name}", "tree": flame.marked(pruned(as_new), effects)},
+                {"label": f"as wide as in {base.name}", "tree": flame.marked(pruned(as_base), effects)},
             ],
         }  # fmt: skip
 
@@ -101,7 +105,7 @@ def _amount(profile: Profile) -> str:
     return flame.counted(profile).removesuffix(" on CPU")
 
 
-def functions(base: Profile, new: Profile | None, changes: Collection[FunctionChange] = ()) -> list[list[Any]]:
+def functions(base: Profile, new: Profile | None, effects: Mapping[str, str] | None = None) -> list[list[Any]]:
     """Functions by own samples: [name, base's, the other's, `more` or `less` if certain]; certain ones first.
 
     The change per operation replaces it where it is known.
@@ -112,7 +116,7 @@ def functions(base: Profile, new: Profile | None, changes: Collection[FunctionCh
     own = [stack_changes.functions(flame.under_one_name(side.folded)) for side in (base, new)]
     scale, certain = flame.scale(base, new)[0], flame.changed(base, new, stack_changes.functions)
     words = {name: "more" if own[1][name] > own[0][name] * scale else "less" for name in certain}
-    words |= {change.name: change.effect for change in changes}
+    words |= effects or {}
     most = {name: max(own[0][name], own[1][name]) for name in (*own[0], *own[1])}
     ordered = sorted(most.items(), key=lambda each: (each[0] not in words, *_most(each)))
     return [[name, own[0][name], own[1][name], words.get(name, "")] for name, _ in ordered[:NAMED]]

@@ -7,10 +7,10 @@ sections come last. Those without rows are not shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from engine.report.tables import (
     counters,
-    functions,
     performance,
     published,
     response_times,
@@ -19,8 +19,9 @@ from engine.report.tables import (
     transactions,
 )
 from engine.results.comparison import Comparison
-from engine.results.section import Section
+from engine.results.section import Row, Section, row
 
+MOST_ROWS = 8
 TableFunction = Callable[[Comparison], Iterable[Section]]
 
 TABLES: tuple[TableFunction | str, ...] = (
@@ -42,8 +43,8 @@ TABLES: tuple[TableFunction | str, ...] = (
     published.figures,
     counters.probed,
     "published",
-    time_parts.attribution,
-    functions.tested,
+    "causes",
+    "functions",
     time_parts.waits,
     time_parts.SCHEDULING,
     counters.counters,
@@ -79,6 +80,18 @@ def sections(comparison: Comparison, *, with_published: bool = False, brief: boo
         section
         for table in tables
         if with_published or table is not published.figures
-        for section in (comparison.section(table) if isinstance(table, str) else table(comparison))
+        for section in (map(shortened, comparison.section(table)) if isinstance(table, str) else table(comparison))
         if section.rows
     ]
+
+
+def shortened(section: Section) -> Section:
+    """At most `MOST_ROWS` of what is listed below each step and build, such as functions; JSON has all of them."""
+    rows: list[Row] = []
+    for step, subject in dict.fromkeys((each.step, each.subject) for each in section.rows):
+        own = section.of(step, subject)
+        kept = own if not step else own[: 1 + MOST_ROWS]
+        rows += kept
+        if further := len(own) - len(kept):
+            rows.append(row(f"and {further} more (--json)", step=step, subject=subject, mark="dim", depth=1))
+    return replace(section, rows=tuple(rows))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from engine.core.wait_kinds import KINDS, by_kind, is_known
 from engine.journal.totals import role_place
@@ -13,8 +12,7 @@ from engine.results.averages import middle
 from engine.results.cell_step import CellStep, Incident
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE
-from engine.results.section import WORDS, Column, Figure, Row, Section, Value, columns, number, of_ratio, row, text
-from engine.results.time_parts import Attribution
+from engine.results.section import WORDS, Column, Section, Value, columns, of_ratio, row, text
 
 NAMED = 2  # most frequent wait events
 UNKNOWN = "unknown"  # kind of wait events
@@ -33,36 +31,6 @@ PROGRAM_FIGURES = (
     ("memory_bytes", Column("peak\nmemory", "bytes")),
     ("floor_s", Column("floor", "s")),
 )
-
-
-def attribution(comparison: Comparison) -> Iterable[Section]:
-    """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
-    rows = (
-        each
-        for step in comparison.steps
-        for name in comparison.names
-        if (found := comparison.attribution(name, step)) is not None and found.pairs > 1
-        for each in _parts(found)
-    )
-    title = "Causes of the difference in time per operation (of one connection)"
-    share = Column("share", "percent", bounds="95%")
-    yield Section("causes", title, columns("step, build and cause", Column("us", "change"), share), tuple(rows))
-
-
-def _parts(found: Attribution) -> Iterable[Row]:
-    line = partial(row, step=found.step, subject=found.subject)
-    yield line(found.subject, f"{number(found.base_us)} to {number(found.us)}", "")
-    if found.reason:
-        yield line(found.reason, "", "undecided", mark="dim", depth=1)
-        return
-    for part in found.named:
-        yield line(part.title, part.us - part.base_us, Figure(part.share, part.low, part.high), depth=1)
-    if found.further:
-        yield line(found.further_text, "", found.further_share, depth=1)
-    yield line("unexplained", "", found.unexplained, mark="dim", depth=1)
-    for part in found.of(found.undecided):
-        share = Figure("undecided", part.low, part.high)
-        yield line(part.title, part.us - part.base_us, share, mark="dim", depth=2)
 
 
 def _stalls(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:

@@ -16,6 +16,7 @@ from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from engine.view.player import Player
+from tests.support.attributions import attributions_of
 from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
 from tui.live import text as live
 
@@ -66,7 +67,7 @@ def test_each_build_does_what_it_has_and_what_it_lacks_is_said(
 
 def test_a_time_is_taken_apart_into_what_is_known_of_it(made: tuple[Bench, str]) -> None:
     comparison = compare([made[0].run])
-    found = {each.step: each for each in comparison.attributions}
+    found = attributions_of(made[0].run)
     assert set(found) >= {"index", "vacuum", "initdb.libc"} and found["index"].reason == "one pair"
     for step, one in found.items():
         cells = [cell.time_s for cell in comparison.cells if cell.step == step]

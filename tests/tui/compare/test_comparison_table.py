@@ -159,19 +159,22 @@ def test_a_stall_and_its_likeliest_cause_come_before_the_figures() -> None:
 
 
 def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
-    lock = {"name": "wait.lock", "base_us": 0.0, "us": 60.0, "share": 0.82, "low": 0.75, "high": 0.89, "known": True,
-            "event": "Lock:tuple"}  # fmt: skip
-    queue = {"name": "server_runq", "base_us": 1.0, "us": 9.0, "share": 0.12, "low": -0.4, "high": 0.6}
-    found = {"step": "l.i1", "subject": "17.0", "role": "insert", "base_us": 90.0, "us": 163.0, "low": 1.5, "high": 2.0,
-             "pairs": 3, "parts": [lock, queue], "causes": ["wait.lock", "server_runq"], "unexplained": 0.18,
-             }  # fmt: skip
-    comparison = read({**record(), "attributions": [found]})
+    rows: list[dict[str, Any]] = [
+        {"name": "17.0", "values": ["90.0 to 163.0", ""]},
+        {"name": "lock waits (tuple)", "values": [60.0, {"value": 0.82, "low": 0.75, "high": 0.89}], "depth": 1},
+        {"name": "unexplained", "values": ["", 0.18], "depth": 1, "mark": "dim"},
+        {"name": "run queue", "values": [8.0, {"value": "undecided", "low": -0.4, "high": 0.6}], "depth": 2},
+    ]
+    columns = [{"name": "cause"}, {"name": "us", "unit": "change"}, {"name": "share", "unit": "percent"}]
+    place = {"step": "l.i1", "subject": "17.0"}
+    section = {"key": "causes", "title": "Causes", "columns": columns, "rows": [row | place for row in rows]}
+    comparison = read({**record(), "sections": [section]})
     row, subject = RowKey("l.i1", "rate_per_s"), subject_of(comparison, "17.0")
     lines = texts(explanation.why(comparison, row, subject, ASCII, 60, 5))
     assert [line.split() for line in lines[:3]] == [
         ["82%", "lock", "waits", "(tuple)", "75%", "to", "89%"],
-        ["undecided", "server", "waiting", "for", "a", "CPU", "(run", "queue)", "-40%", "to", "60%"],
         ["18%", "unexplained"],
+        ["undecided", "run", "queue", "-40%", "to", "60%"],
     ]
     assert lines[3].startswith("! 14.0s insert")
 

@@ -14,6 +14,7 @@ import pytest
 from engine.analysis.answer.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
+from tests.support.attributions import attributions_of
 from tests.support.benchcall import Bench
 from tests.support.journal import Change, make_run
 
@@ -36,14 +37,14 @@ def crowded(part: float) -> Change:
 
 
 def test_a_slow_down_by_waiting_for_a_cpu_is_said(tmp_path: Path) -> None:
-    comparison = compare([make_run(tmp_path / "r", change=crowded(0.9))])
-    (sentence,) = [finding for finding in comparison.findings if "longer CPU wait" in finding]
+    run = make_run(tmp_path / "r", change=crowded(0.9))
+    (sentence,) = [finding for finding in compare([run]).findings if "longer CPU wait" in finding]
     assert sentence.startswith("l.i1: against 16.3, 17.0 takes ")
     assert re.search(
         r"(89|90|91)% of that is longer CPU wait of its insert connections \(run queue: backends \+", sentence
     )
-    found = comparison.attribution("17.0", "l.i1")
-    assert found is not None and f"takes {found.us - found.base_us:,.1f} us more per op" in sentence
+    found = attributions_of(run)["l.i1"]
+    assert f"takes {found.us - found.base_us:,.1f} us more per op" in sentence
 
 
 def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from engine.analysis.answer.compare import compare
+from engine.analysis.answer.compare import compare, compared_cells
 from engine.analysis.causes import function_costs
 from engine.analysis.causes.function_costs import CellSamples, Estimates, PairWindows, estimates, levels, pair_windows
 from engine.core.errors import UserError
@@ -24,7 +24,7 @@ from engine.journal.writer import JournalWriter
 from engine.report import flame, render
 from engine.report.flame import Profile
 from engine.report.html.flames import flames
-from engine.results.function_cost import FunctionChange
+from engine.results.flame import FunctionChange
 from engine.tracing import stacks
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS, made_slices
@@ -192,7 +192,7 @@ def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3, h
 def test_a_function_that_costs_more_is_in_the_table_the_record_and_the_graphs(tmp_path: Path) -> None:
     run = sampled_run(tmp_path)
     comparison = compare([run])
-    (costs,) = comparison.functions
+    (costs,) = function_costs.function_costs(compared_cells([run]))
     (change,) = costs.changes
     assert (costs.step, costs.subject, costs.pairs, costs.hz, costs.tested) == ("qr100", "17.0", 3, 495, 3)
     # 40 and 60 samples a second, in which 10 slices do 384 operations each.
@@ -200,15 +200,15 @@ def test_a_function_that_costs_more_is_in_the_table_the_record_and_the_graphs(tm
     assert (change.base_us, change.us) == (pytest.approx(per_op_us[0], rel=0.1), pytest.approx(per_op_us[1], rel=0.1))
     assert change.name == "ExecInterpExpr" and 0 < change.low_us < per_op_us[1] - per_op_us[0] < change.high_us
     assert change.share == pytest.approx(20 / 123, rel=0.2)
-    record = json.loads(render.to_json(comparison))["functions"][0]
-    assert record["changes"][0]["name"] == "ExecInterpExpr" and record["tested"] == 3
+    (record,) = (each for each in json.loads(render.to_json(comparison))["sections"] if each["key"] == "functions")
+    assert record["rows"][1]["name"] == "ExecInterpExpr" and record["rows"][1]["values"][2]["low"] == change.low_us
     console = Console(width=120, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     (line,) = (line for line in console.export_text().splitlines() if "ExecInterpExpr" in line)
-    assert change.bounds_text in line and change.change_text.removesuffix(" us") in line
+    assert all(part in line for part in change.effect.split(" us "))
     old, new = (Profile(name, {"main;ExecInterpExpr": 40}, 1000) for name in ("16.3", "17.0"))
     for tree in flame.difference(old, new)[:2]:
-        (frame,) = flame.marked(tree, costs.changes)["children"][0]["children"]
+        (frame,) = flame.marked(tree, {change.name: change.effect})["children"][0]["children"]
         assert frame["mark"] == change.effect
     assert change.effect in flame.page("qr100", "query", new, old, costs.changes)
     for planned in read_manifest(run).cells:
@@ -223,7 +223,7 @@ def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: 
     for repeats, words in ((3, "none significant of 3 tested"), (2, "none significant: 2 of 3 pairs")):
         folder = tmp_path / str(repeats)
         comparison = compare([sampled_run(folder, DEARER if repeats == 2 else {}, repeats)])
-        assert not comparison.functions[0].changes
+        assert all(not row.step for row in comparison.section("functions")[0].rows)
         console = Console(width=120, record=True, force_terminal=False)
         render.print_comparison(comparison, console)
         assert words in console.export_text()
@@ -231,12 +231,9 @@ def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: 
 
 def test_servers_sampled_at_two_rates_are_not_compared_and_it_is_said(tmp_path: Path) -> None:
     comparison = compare([sampled_run(tmp_path, hz=99)])
-    (costs,) = comparison.functions
-    assert (costs.pairs, costs.changes) == (0, ())
     console = Console(width=120, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     assert "qr100 17.0: sampled 99 and 495 times a second, so not compared" in console.export_text()
-    assert json.loads(render.to_json(comparison))["functions"][0]["reason"] == costs.reason
 
 
 @pytest.mark.parametrize("functions", ['{"f": -1}', '{"f": "1"}', "[1]", '{"f": 1e400}'])

@@ -1,11 +1,15 @@
 """The difference in time per operation between two sides: parts of the time, and the share of each.
 
-`analysis.causes.attribution` finds it; tables, the terminal and reports show it in the words defined here.
+`analysis.causes.attribution` finds it; every output shows it in the words defined here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+from engine.results.section import Column, Figure, Row, Section, columns, number, row
 
 # The parts in the order in which they are listed; server CPU by phase takes the place of its total.
 TITLES = {
@@ -54,16 +58,6 @@ class Part:
         event = self.event.partition(":")[2]
         return f"{TITLES.get(self.name, self.name)}{f' ({event})' if event else ''}"
 
-    @property
-    def share_text(self) -> str:
-        """`82%`; `undecided` if the interval is too wide."""
-        return f"{self.share:.0%}" if self.known and self.share is not None else "undecided"
-
-    @property
-    def bounds_text(self) -> str:
-        """`75% to 89%`; empty without an interval."""
-        return "" if self.low is None or self.high is None else f"{self.low:.0%} to {self.high:.0%}"
-
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
@@ -102,25 +96,26 @@ class Attribution:
     def further_share(self) -> float:
         return sum(part.share or 0.0 for part in self.of(self.further))
 
-    @property
-    def further_text(self) -> str:
-        """`2 further known parts`; empty without any."""
-        count = len(self.further)
-        return f"{count} further known part{'s' if count > 1 else ''}" if count else ""
 
-    @property
-    def unexplained_text(self) -> str:
-        """`9%`; negative if parts work against the difference."""
-        return "" if self.unexplained is None else f"{self.unexplained:.0%}"
+def section(attributions: Iterable[Attribution], steps: Sequence[str]) -> Section:
+    """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
+    found = sorted((each for each in attributions if each.pairs > 1), key=lambda each: steps.index(each.step))
+    title = "Causes of the difference in time per operation (of one connection)"
+    headings = columns("step, build and cause", Column("us", "change"), Column("share", "percent", bounds="95%"))
+    return Section("causes", title, headings, tuple(line for each in found for line in _rows(each)))
 
-    @property
-    def text(self) -> str:
-        more = self.us - self.base_us
-        head = f"{abs(more):,.1f} us {'more' if more > 0 else 'less'} per {self.role} operation"
-        if self.reason:
-            return f"{head}: causes not known ({self.reason})"
-        found = [f"{part.title} {part.share_text} [{part.bounds_text}]" for part in self.named]
-        found += [f"{self.further_text} {self.further_share:.0%}"] if self.further else []
-        unclear = ", ".join(f"{part.title} {part.bounds_text}" for part in self.of(self.undecided))
-        in_it = f" (in it, perhaps: {unclear})" if unclear else ""
-        return f"{head}: {'; '.join([*found, f'unexplained: {self.unexplained_text}{in_it}'])}"
+
+def _rows(found: Attribution) -> Iterable[Row]:
+    line = partial(row, step=found.step, subject=found.subject)
+    yield line(found.subject, f"{number(found.base_us)} to {number(found.us)}", "")
+    if found.reason:
+        yield line(found.reason, "", "undecided", mark="dim", depth=1)
+        return
+    for part in found.named:
+        yield line(part.title, part.us - part.base_us, Figure(part.share, part.low, part.high), depth=1)
+    if count := len(found.further):
+        yield line(f"{count} further known part{'s' * (count > 1)}", "", found.further_share, depth=1)
+    yield line("unexplained", "", found.unexplained, mark="dim", depth=1)
+    for part in found.of(found.undecided):
+        share = Figure("undecided", part.low, part.high)
+        yield line(part.title, part.us - part.base_us, share, mark="dim", depth=2)
