@@ -103,6 +103,11 @@ def text_of(pilot: Pilot[Any]) -> str:
     return shown
 
 
+def words(pilot: Pilot[Any]) -> str:
+    """What a box over the screen says, however it is folded."""
+    return " ".join(" ".join(row.split("│")[1] for row in text_of(pilot).splitlines() if row.count("│") > 1).split())
+
+
 async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
     """Wait for something that a process or a worker brings about."""
     limit = time.monotonic() + PATIENCE_S

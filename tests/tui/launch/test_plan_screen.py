@@ -24,6 +24,7 @@ from tests.support.screens import (
     text_of,
     typed,
     until,
+    words,
 )
 from tui import bench as asked
 from tui.launch.item_panel import Panel
@@ -98,7 +99,7 @@ def test_failed_checks_and_another_run_are_told_in_words(
         check_screen(pilot.app, "launch-blocked")  # type: ignore[arg-type]
         await pilot.press("s")
         await pilot.pause()
-        assert "Failed checks: another run, servers' user" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        assert "Failed checks: another run, servers' user" in words(pilot)
         await pilot.press("n")
         assert not screen.doing
 

@@ -26,7 +26,7 @@ from tests.support import asking
 from tests.support.benchcall import LONG, processes_of
 from tests.support.benchcall import Bench as Command
 from tests.support.journal import make_run
-from tests.support.screens import estimated, notice, show_launch, typed, until
+from tests.support.screens import estimated, notice, show_launch, typed, until, words
 from tui import bench
 from tui.app import Bench
 from tui.launch.plan_edits import with_build, with_option
@@ -54,12 +54,6 @@ def small(build: Callable[[int | str], Build], tmp_path: Path) -> Path:
     }  # fmt: skip
     path.write_text(tomli_w.dumps(plan))
     return path
-
-
-def words(pilot: Pilot[Any]) -> str:
-    """What a box over the screen says, however it is folded."""
-    text: str = pilot.app.screen_text()  # type: ignore[attr-defined]
-    return " ".join(" ".join(row.split("│")[1] for row in text.splitlines() if row.count("│") > 1).split())
 
 
 async def opened(pilot: Pilot[Any], screen: LaunchScreen, plan: Path) -> None:
