@@ -6,6 +6,7 @@ no other feature, and no package imports it: this registry alone knows features 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -14,11 +15,15 @@ from engine.features.feature import Feature, MeasuredStep
 
 __all__ = ["Feature", "MeasuredStep", "features", "with_options", "with_parts"]
 
-REGISTRY = ["engine.features.counters"]  # modules, with a FEATURE in each
+# Modules, with a FEATURE in each; PGBED_FEATURES adds to them.
+REGISTRY = [
+    "engine.features.counters",
+]
 
 
 def features() -> tuple[Feature, ...]:
-    return tuple(import_module(module).FEATURE for module in REGISTRY)
+    added = filter(None, os.environ.get("PGBED_FEATURES", "").split(","))
+    return tuple(import_module(module).FEATURE for module in (*REGISTRY, *added))
 
 
 def with_options(values: Mapping[str, Any]) -> Iterator[tuple[Feature, Any]]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from engine.host.doctor import Need
     from engine.plan.prepare import Draft
     from engine.plan.request import Request
+    from engine.results.comparison import Comparison
+    from engine.results.section import Section
     from workloads.api.base import Step
     from workloads.client.counter_page import Page
 
@@ -32,6 +34,7 @@ class MeasuredStep:
     postmaster: int  # 0 for an external server
     monitor: int  # backend of the engine's own connection
     totals: dict[str, Any] = field(default_factory=dict)  # fields of `StepTotals`
+    figures: dict[str, Any] = field(default_factory=dict)  # of features, by name
     observers: set[str] = field(default_factory=set)
 
 
@@ -71,3 +74,7 @@ class Feature:
         It is left with the exception if the step fails. Must not raise one itself.
         """
         return nullcontext()
+
+    def sections(self, comparison: Comparison) -> Iterable[Section]:
+        """Sections that the feature adds to a comparison."""
+        return ()

@@ -121,6 +121,7 @@ class StepTotals:
     reads: int | None = None
     pages_read: int | None = None
     read_ms: float | None = None
+    features: dict[str, Any] = field(default_factory=dict)  # figures of features, by name
 
     @property
     def paused(self) -> bool:

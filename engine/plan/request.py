@@ -397,9 +397,13 @@ def _taken(cls: type[S], entries: Mapping[str, Any]) -> tuple[S, set[str]]:
     return checked(cls, {name: value for name, value in entries.items() if name in names}), names
 
 
+def feature_options() -> tuple[Option, ...]:
+    return tuple(option for feature in features() for option in options_of(feature.options))
+
+
 def request_options() -> tuple[Option, ...]:
     """All options of a request but those of its workload: its own, and those of all features."""
-    return (*options_of(Request), *(option for feature in features() for option in options_of(feature.options)))
+    return (*options_of(Request), *feature_options())
 
 
 def workload_argument(text: str) -> tuple[str, dict[str, Any]]:

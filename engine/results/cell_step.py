@@ -245,6 +245,7 @@ class CellStep:
     wait_samples: dict[str, int] = field(default_factory=dict)
     counters: dict[str, dict[str, float]] = field(default_factory=dict)
     counters_notes: tuple[str, ...] = ()
+    features: dict[str, Any] = field(default_factory=dict)  # figures of features, by name
     executions: tuple[Execution, ...] = ()
     group: str = ""
 

@@ -187,6 +187,7 @@ class StepRunner:
                     report=self._report,
                     spill_over_ns=self._spill_over_ns,
                     **self._measured.totals,
+                    features=self._measured.figures,
                     **reads_of(differences, self.server.build.major),
                 )
                 self.journal.end_step(sampler.step, sampler.ended_ns, totals)

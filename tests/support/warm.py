@@ -43,7 +43,7 @@ HIGHEST_FD = os.sysconf("SC_OPEN_MAX")
 PR_SET_DUMPABLE = 4
 LOAD_TIMEOUT_S = 120.0
 # Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
-SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_")
+SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "PGBED_FEATURES")
 WORKLOADS = "PGBED_WORKLOADS"  # so it is with this one, but that of the tests has a forker of its own
 TOY = "toy=tests.support.toy"
 _asking = threading.Lock()

@@ -8,7 +8,7 @@ import tomli_w
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.plan.request import Request
+from engine.plan.request import Request, feature_options, request_of
 
 
 def keep(request: Request, path: Path) -> None:
@@ -62,7 +62,10 @@ def with_kernel(request: Request, kernel: str, order: Sequence[str]) -> Request:
 
 
 def with_option(request: Request, name: str, value: Any, excludes: Sequence[str] = ()) -> Request:
-    """Set an option of the workload and drop those that it excludes; None removes it."""
+    """Set an option of the workload, or of a feature, and drop those that it excludes; None removes it."""
+    if name in {option.name for option in feature_options()}:
+        entries = {other: own for other, own in request.entries().items() if other != name}
+        return request_of(entries if value is None else {**entries, name: value})
     dropped = (name, *(excludes if value is not None else ()))
     kept = {other: own for other, own in request.options.items() if other not in dropped}
     return replace(request, options=kept if value is None else {**kept, name: value})

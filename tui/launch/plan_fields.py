@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.plan.request import Request
+from engine.plan.request import Request, feature_options
 from tui.launch.choices import Choices, Item, Question
 from tui.launch.plan_edits import repeats_of, steps_of, with_option, with_workload
 from workloads.api.lists import comma_text
@@ -96,6 +96,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              lambda value: replace(plan, keep=value)),
         _yes("concurrent", plan.allow_concurrent, "runs even if another run is measuring on this machine",
              lambda value: replace(plan, allow_concurrent=value)),
+        *(_option(option, plan, offer) for option in feature_options()),
         *_running(plan),
     )  # fmt: skip
 
@@ -117,7 +118,7 @@ def _running(plan: Request) -> tuple[Item, ...]:
 
 
 def _option(option: Option, plan: Request, offer: Choices) -> Item:
-    value = plan.options.get(option.name)
+    value = plan.entries().get(option.name)
     detail = option.text[:1].lower() + option.text[1:].removesuffix(".")
     words = option.name.replace("_", " ")
 

@@ -17,6 +17,7 @@ from engine.analysis.checks import comparability, setting_differences
 from engine.core.errors import UserError, unknown
 from engine.core.model import Subject, subject_names
 from engine.core.record import converted
+from engine.features import features
 from engine.results.cell_step import CellStep
 from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
 from engine.results.section import Section
@@ -90,6 +91,7 @@ def compare(
         function_section.section(function_costs.function_costs(cells), cells.steps),
         setting_differences.section(cells, setting_differences.differences(cells)),
         *statement_plans.planning(cells),
+        *(section for feature in features() for section in feature.sections(comparison)),
     )
     return replace(comparison, sections=tuple(each for each in sections if each.rows or each.findings))
 

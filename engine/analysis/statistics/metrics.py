@@ -232,6 +232,7 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "observers": totals.observers,
         "counters": {name: per_op(counts, ops(kind, totals)) for name, counts in totals.counters.items()},
         "counters_notes": (totals.counters_note,) if totals.counters_note else (),
+        "features": totals.features,
         "buckets": {name: bucket_percent(role.buckets) for name, role in totals.roles.items()},
         "bucket_counts": {name: role.buckets for name, role in totals.roles.items()},
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from engine.host.doctor import DoctorCheck
     from engine.plan.prepare import Draft
     from engine.plan.request import Request
+    from engine.results.comparison import Comparison
+    from engine.results.section import Section
 
 Level = Literal["off", "auto", "hardware"]  # count nothing, whatever the machine has, or only with a PMU
 NO_PERF = "install it (Debian: linux-perf), or set perf in config.toml"
@@ -123,6 +125,11 @@ class CountersFeature(Feature):
         measured.totals |= {"counters": counters.counted.roles, "counters_note": counters.counted.note}
         if counters.counted.roles:
             measured.observers.add(self.name)
+
+    def sections(self, comparison: Comparison) -> Iterator[Section]:
+        from engine.features.counters.section import section
+
+        yield section(comparison)
 
 
 def _perf(progress: Progress, roots: Path) -> str:

@@ -47,7 +47,6 @@ TABLES: tuple[TableFunction | str, ...] = (
     "functions",
     time_parts.waits,
     time_parts.SCHEDULING,
-    counters.counters,
     time_parts.PROGRAMS,
     response_times.transaction_times,
     transactions.SCRIPT_TIMES,

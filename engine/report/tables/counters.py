@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from engine.core.perf_events import EVENTS, IPC, OTHERS
 from engine.journal.totals import role_place
 from engine.report.journals import Recorded
-from engine.report.tables.section import BELOW, STEP_BUILD_AND_ROLE
+from engine.report.tables.section import STEP_BUILD_AND_ROLE
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
-from engine.results.ratio import INSTRUCTIONS
-from engine.results.section import Column, Figure, Row, Section, Value, columns, of_ratio, row
+from engine.results.section import Column, Figure, Section, Value, columns, row
 from probes.table import PHASES
 
-TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cycle"),
-          *((event.key, event.title) for event in EVENTS[2:]))  # fmt: skip
 Counters = dict[str, float]
 Figures = list[dict[str, Any]]  # of the cells, of one role
 
@@ -92,40 +88,6 @@ def _middle(cells: Figures, name: str) -> float | None:
 
 def _largest(cells: Figures, name: str) -> float | None:
     return max((cell[name] for cell in cells if cell.get(name) is not None), default=None)
-
-
-def counters(comparison: Comparison) -> Iterable[Section]:
-    """Perf events per operation of the roles that were counted; remarks say what was not."""
-    there = {key for cell in comparison.cells for counts in cell.counters.values() for key in counts}
-    shown = [(key, title) for key, title in TITLES if key in there]
-    title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"
-    rows = (each for step in comparison.steps for each in _rows(comparison, step, [key for key, _ in shown]))
-    headings = columns(STEP_BUILD_AND_ROLE, *(heading for _, heading in shown))
-    yield Section("counters", title, headings, tuple(rows))
-
-
-def _rows(comparison: Comparison, step: str, keys: Sequence[str]) -> Iterable[Row]:
-    for name in comparison.names:
-        cells = comparison.of(name, step)
-        remarks = tuple(dict.fromkeys(note for cell in cells for note in cell.counters_notes))
-        counted = {role for cell in cells for role, figures in cell.counters.items() if figures}
-        for place, role in enumerate(sorted(counted, key=_place)):
-            values = (_role_middle(cells, role, key) for key in keys)
-            yield row(f"{name} {role}", *values, step=step, subject=name, remarks=remarks if place == 0 else ())
-        if remarks and not any(cell.counters for cell in cells):
-            yield row(f"{name} nothing", *[None] * len(keys), step=step, subject=name, remarks=remarks)
-        ratio = of_ratio(comparison.ratio(name, step, INSTRUCTIONS))
-        if counted and ratio is not None:
-            of_all = (ratio if key == "instructions" else "" for key in keys)
-            yield row(f"all of them {BELOW}", *of_all, step=step, subject=name, mark="dim", depth=1)
-
-
-def _place(role: str) -> tuple[bool, tuple[int, str]]:
-    return role == OTHERS, role_place(role)
-
-
-def _role_middle(cells: Sequence[CellStep], role: str, key: str) -> float | None:
-    return middle([cell.counters[role][key] for cell in cells if key in cell.counters.get(role, {})])
 
 
 def statistics(comparison: Comparison, recorded: Recorded) -> Iterable[Section]:

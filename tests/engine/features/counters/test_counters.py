@@ -21,7 +21,6 @@ from engine.features.counters.step_counters import lacking
 from engine.journal.totals import StepTotals, ops
 from engine.plan.prepare import Draft
 from engine.plan.request import request_of
-from engine.report.tables.counters import counters as counter_table
 from engine.results.ratio import INSTRUCTIONS
 from engine.results.section import Notes, drawn
 from tests.support.benchcall import LONG, Bench, nothing_left, processes_of, wait_for
@@ -54,7 +53,7 @@ def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path)
     assert cell.instructions_per_op == pytest.approx(50_000)
     first = cell.counters["insert"]
     assert first == pytest.approx({"instructions": 40_000, "cycles": 20_000, "cpu_us": 9.0, IPC: 2.0})
-    (table,) = drawn(counter_table(comparison), Notes())
+    (table,) = drawn(FEATURE.sections(comparison), Notes())
     rows = [cells for cells, _ in table.rows]
     of_step = rows[rows.index(("qr100",)) :]
     assert of_step[1] == ("  16.3 insert", "40,000", "20,000", "2.00", "9.00", "-")
@@ -67,7 +66,7 @@ def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path)
 def test_journals_of_before_have_no_counters_and_no_table(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", repeats=1)])
     assert not any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
-    assert not any(section.rows for section in counter_table(comparison))
+    assert not any(section.rows for section in FEATURE.sections(comparison))
 
 
 def test_a_run_without_perf_says_so_and_goes_on(
