@@ -214,7 +214,6 @@ def header(comparison: Comparison) -> list[str]:
               for change in comparison.plan_changes[:MOST_CHANGES]]  # fmt: skip
     if (more := len(comparison.plan_changes) - MOST_CHANGES) > 0:
         lines.append(f"plan changed: {more} more, in the table of plans (--all)")
-    lines += [sweep.text for sweep in comparison.sweeps]
     if most > 1:
         lines.append(f"up to {most} pairs, 95% intervals of paired log ratios, margin {100 * comparison.margin:.3g}%")
     return lines

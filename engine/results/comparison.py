@@ -17,7 +17,6 @@ from engine.results.cell_step import CellStep
 from engine.results.plan_change import PlanChange
 from engine.results.ratio import CHANGED, COSTS, DELETE_PLAN, RATE, TIME, Metric, Ratio
 from engine.results.section import Section
-from engine.results.sweep import Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +125,9 @@ class Comparison:
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
     is how clients connect; `plan_changes` are statements with another plan. `sections` hold what else was found, by
-    keys: `results` that differ (sentences only), `groups` of steps, `published` ratios beside ours, `causes` of rates
-    that differ, `functions` that cost more or less, `settings` that differ, `planning` times of statements.
+    keys: `results` that differ (sentences only), `sweep` of a number such as that of clients, `groups` of steps,
+    `published` ratios beside ours, `causes` of rates that differ, `functions` that cost more or less, `settings` that
+    differ, `planning` times of statements.
     """
 
     base: str
@@ -151,7 +151,6 @@ class Comparison:
     units: dict[str, str] = field(default_factory=dict)
     design: str = "cells"
     route: str = "the Unix socket"
-    sweeps: tuple[Sweep, ...] = ()
     plan_changes: tuple[PlanChange, ...] = ()
     sections: tuple[Section, ...] = ()
 

@@ -73,7 +73,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table. `key` says which; `findings` are sentences, `remarks` conditions that are noted below the table."""
+    """A table. `key` says which; `findings` are sentences, `remarks` conditions that are noted below the table.
+
+    The rows of a `flat` one do not stand below the names of their steps.
+    """
 
     key: str
     title: str
@@ -81,6 +84,7 @@ class Section:
     rows: tuple[Row, ...] = ()
     findings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    flat: bool = False
 
     def of(self, step: str, subject: str) -> list[Row]:
         return [row for row in self.rows if (row.step, row.subject) == (step, subject)]
@@ -251,11 +255,12 @@ def _drawn(section: Section, notes: Notes) -> TextTable:
         section.key, title, tuple(headings), tuple(unit == WORDS for unit in units),
         tuple(unit == NAME for unit in units),
     )  # fmt: skip
-    step = ""
+    before = ""
     for each in section.rows:
-        if each.step and each.step != step:
-            table.rows.append(((each.step,), "strong"))
-        step = each.step
+        step = "" if section.flat else each.step
+        if step and step != before:
+            table.rows.append(((step,), "strong"))
+        before = step
         name = "  " * (each.depth + bool(step)) + each.name + notes.mark(each.remarks) if each.name else ""
         cells = _cells(section.columns[1:], each.values, notes)
         table.rows.append(((name, *cells, *[""] * (len(headings) - 1 - len(cells))), each.mark))

@@ -7,9 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from engine.analysis.answer.answer_lines import answer
-from engine.analysis.causes import cpu_wait, function_section, statement_plans, time_parts
-from engine.analysis.causes.sweeps import findings as sweep_findings
-from engine.analysis.causes.sweeps import sweeps
+from engine.analysis.causes import cpu_wait, function_section, statement_plans, sweeps, time_parts
 from engine.analysis.cells import publication
 from engine.analysis.cells.compared_cells import METRICS, ComparedCells
 from engine.analysis.cells.run_results import CellResult, RunResult, load
@@ -51,7 +49,7 @@ def compare(
         for step in cell.steps.values()
         if (judged := step.totals.primary_metric) is not None
     }
-    swept, attributions = sweeps(cells, ratios, units), attribution.attributions(cells, ratios)
+    swept, attributions = sweeps.sweeps(cells, ratios, units), attribution.attributions(cells, ratios)
     different = statement_plans.result_differences(cells)
     comparison = Comparison(
         base=cells.names[cells.base],
@@ -66,7 +64,7 @@ def compare(
         findings=(
             *findings(cells, ratios, spreads),
             *cpu_wait.why(cells, attributions),
-            *sweep_findings(swept),
+            *sweeps.findings(swept),
             *statement_plans.planner_differences(cells),
         ),
         folders={run.name: str(run.path) for run in cells.runs},
@@ -79,12 +77,12 @@ def compare(
         design=cells.runs[0].manifest.design,
         route=cells.runs[0].manifest.route.words,
         units=units,
-        sweeps=swept,
         plan_changes=statement_plans.plan_changes(cells, ratios),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     sections = (
         Section("results", "Results that differ", (), findings=tuple(f"? {text}" for text in different)),
+        *sweeps.sections(comparison, swept),
         group_verdicts.section(groups),
         *publication.tables(comparison, cells.runs[0].manifest),
         time_parts.section(attributions, cells.steps),

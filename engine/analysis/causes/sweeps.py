@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from engine.analysis.cells.compared_cells import ComparedCells
@@ -11,12 +12,61 @@ from engine.core.model import Subject
 from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.results.averages import mean
+from engine.results.comparison import Comparison
 from engine.results.ratio import ANSWERS, KNOWN, RATE, Ratio, Verdict
-from engine.results.sweep import Peak, Point, RateChange, Sweep
+from engine.results.section import Column, Figure, Row, Section, Value, of_ratio, row
 
 MIN_POINTS = 2
 MOST_LEVELS = 4  # that are listed
 WORDS: dict[Verdict, str] = {each: each for each in (*ANSWERS, "undecided")} | {"same": "the same"}
+
+ACROSS = 3  # subjects in one table of 80 columns
+CHANGED = "in one repeat or more the rate changed within the step: see below, when and from what to what"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A step of a sweep, and its number."""
+
+    step: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The peak of a subject's median rate; `ratio` is set if the base peaks there too, with a verdict."""
+
+    subject: str
+    rate_per_s: float
+    value: float
+    ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange:
+    """A step of one cell that had several rates in succession: see `analysis.statistics.change_points`."""
+
+    step: str
+    subject: str
+    run: str
+    cell: str
+    repeat: int
+    levels: tuple[change_points.Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The steps of a sweep by their number `name`, rising; `text` sums up the result in a sentence.
+
+    `changes` are steps of single cells whose rate changed as they ran.
+    """
+
+    name: str
+    unit: str
+    points: tuple[Point, ...]
+    peaks: tuple[Peak, ...] = ()
+    text: str = ""
+    changes: tuple[RateChange, ...] = ()
 
 
 def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, str]) -> tuple[Sweep, ...]:
@@ -46,6 +96,40 @@ def _sweep(cells: ComparedCells, ratios: Sequence[Ratio], what: str, unit: str, 
         parts.append(f"{peak.subject} peaks at {_rate(peak.rate_per_s)} {unit} with {peak.value:g}{against}{verdicts}")
     text = f"{low:g} to {high:g} {what}: {'; '.join(parts)}."
     return Sweep(what, unit, tuple(points), tuple(peaks), text, tuple(_changes(cells, points)))
+
+
+def sections(comparison: Comparison, swept: Iterable[Sweep]) -> Iterable[Section]:
+    """Each sweep's figures with their ratios and the peaks below, in as many parts as the subjects need."""
+    for sweep in swept:
+        for start in range(0, len(comparison.names), ACROSS):
+            names = comparison.names[start : start + ACROSS]
+            shown = [Column(sweep.name)]
+            for name in names:
+                shown += [Column(name), *([Column("/ base", "ratio")] if name != comparison.base else [])]
+            title = f"{sweep.unit} by number of {sweep.name} (mean of cells, ratio to base)"
+            rows = tuple(_rows(comparison, sweep, names))
+            yield Section("sweep", title, tuple(shown), rows, (sweep.text,) * (start == 0), flat=True)
+
+
+def _rows(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Iterable[Row]:
+    def line(name: str, step: str, rates: Iterable[Value], ratios: Iterable[Value]) -> Row:
+        both = zip(names, rates, ratios, strict=True)
+        values = [value for of, *pair in both for value in (pair if of != comparison.base else pair[:1])]
+        return row(name, *values, step=step)
+
+    changed = {(change.subject, change.step) for change in sweep.changes}
+    for point in sweep.points:
+        step = point.step
+        marks = (((name, step) in changed) * (CHANGED,) for name in names)
+        figures = (comparison.figure(name, step, RATE) for name in names)
+        ratios = (of_ratio(comparison.ratio(name, step, RATE)) for name in names)
+        rates = (Figure(figure, remarks=mark) for figure, mark in zip(figures, marks, strict=True))
+        yield line(f"{point.value:g}", step, rates, ratios)
+    peaks = {peak.subject: peak for peak in sweep.peaks}
+    known = [peaks.get(name) for name in names]
+    of_peaks = (Figure(peak.ratio if peak else None, unit="ratio") for peak in known)
+    yield line("peak", "", (peak.rate_per_s if peak else None for peak in known), of_peaks)
+    yield line(f"{sweep.name} at peak", "", (f"{peak.value:g}" if peak else None for peak in known), [""] * len(names))
 
 
 def _rate(per_s: float) -> str:

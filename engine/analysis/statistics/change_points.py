@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
@@ -26,7 +27,6 @@ from engine.analysis.statistics.metrics import SLIVER_NS
 from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
 from engine.journal.totals import progress
-from engine.results.sweep import Level
 from workloads.api.base import role_kind
 
 LEVEL = 0.01  # how often a step without a change may be flagged
@@ -37,6 +37,15 @@ LEAST_GAP = 0.1  # between two levels, as a part of the higher
 LEAST_D = 4.0
 
 Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A rate that a step held for a while, in seconds since it began."""
+
+    from_s: float
+    until_s: float
+    rate_per_s: float
 
 
 def levels(rates: Sequence[tuple[float, float]]) -> tuple[Level, ...]:

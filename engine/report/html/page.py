@@ -197,12 +197,12 @@ def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str,
     for section in sections:
         first = section.columns[0].name.replace("step and ", "").replace("step, ", "")
         headings = (replace(section.columns[0], name=first), *section.columns[1:])
-        parts = section.by_step()
+        parts = {} if section.flat else section.by_step()
         for step, part in parts.items():
             if step in steps:
                 rows = tuple(replace(each, step="") for each in part.rows)
                 by_step.setdefault(step, []).append(replace(part, columns=headings, rows=rows))
-        if rest := tuple(each for each in section.rows if each.step not in steps):
+        if rest := tuple(each for each in section.rows if section.flat or each.step not in steps):
             others.append(replace(section, rows=rest))
     notes = Notes()
     return {step: drawn(own, notes, again=True) for step, own in by_step.items()}, drawn(others, notes, again=True)

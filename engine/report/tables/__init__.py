@@ -25,7 +25,8 @@ MOST_ROWS = 8
 TableFunction = Callable[[Comparison], Iterable[Section]]
 
 TABLES: tuple[TableFunction | str, ...] = (
-    performance.sweeps,
+    "sweep",
+    performance.repeats,
     "groups",
     performance.THROUGHPUT,
     performance.TIMES,
@@ -58,7 +59,7 @@ TABLES: tuple[TableFunction | str, ...] = (
     statements.plan_changes,
 )
 BRIEF: tuple[TableFunction | str, ...] = (  # the verdicts, and figures that were asked for
-    performance.sweep_figures,
+    "sweep",
     "groups",
     performance.THROUGHPUT,
     performance.TIMES,

@@ -11,8 +11,7 @@ from engine.report.tables.section import UNITS, Line, Table, with_units
 from engine.report.tables.text_plots import strip
 from engine.results.comparison import Comparison
 from engine.results.ratio import DELETE_PLAN, PRIMARY_METRICS, RATE, TIME, Ratio
-from engine.results.section import WORDS, Column, Figure, Row, Section, columns, number, of_ratio, row, text
-from engine.results.sweep import Sweep
+from engine.results.section import WORDS, Column, Figure, Row, Section, columns, of_ratio, row
 
 PER_OP = (
     ("server_cpu_us_per_op", "server\nCPU us"),
@@ -26,12 +25,9 @@ PER_OP = (
 )
 READS = ("reads_per_op", "pages_read_per_op", "read_kb_per_op", "read_us_per_op", "rate_per_s")
 PAGES, LEAST_READS = "pages_read_per_op", 0.01
-ACROSS = 3  # subjects in one table of 80 columns
 ROOM = 54  # for the dots of all subjects and their marks
 NAME = 13  # letters of a subject in a heading's line
 TWO_MODES = "2 modes"
-MARK_ROOM = 4  # of a mark such as ` (1)`
-CHANGED = "in one repeat or more the rate changed within the step: see below, when and from what to what"
 
 
 def _judged(metric: str, comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
@@ -96,64 +92,25 @@ def _sizes(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
             yield (heap, ratios[0], indexes, ratios[1], database, cluster), ""
 
 
-def sweeps(comparison: Comparison) -> Iterable[Section]:
-    """Each sweep's figures with their ratios, the peaks below; then every repeat."""
-    for sweep, names in _parts(comparison):
-        yield _figures(comparison, sweep, names)
-        yield _repeats(comparison, sweep, names)
-
-
-def sweep_figures(comparison: Comparison) -> Iterable[Section]:
-    yield from (_figures(comparison, sweep, names) for sweep, names in _parts(comparison))
-
-
-def _parts(comparison: Comparison) -> Iterable[tuple[Sweep, Sequence[str]]]:
-    for sweep in comparison.sweeps:
-        for start in range(0, len(comparison.names), ACROSS):
-            yield sweep, comparison.names[start : start + ACROSS]
-
-
-def _figures(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Section:
-    rows = [
-        row(f"{point.value:g}", *(_figure(comparison, name, point.step) for name in names)) for point in sweep.points
-    ]
-    peaks = {peak.subject: peak for peak in sweep.peaks}
-    shown = [peaks.get(name) for name in names]
-    against = (
-        f"  {peak.ratio:.3f}" if peak and peak.ratio and peak.subject != comparison.base else "" for peak in shown
-    )
-    rates = (number(peak.rate_per_s) + ratio if peak else None for peak, ratio in zip(shown, against, strict=True))
-    rows.append(row("peak", *rates))
-    rows.append(row(f"{sweep.name} at peak", *(f"{peak.value:g}" if peak else None for peak in shown)))
-    title = f"{sweep.unit} by number of {sweep.name} (mean of cells, ratio to base)"
-    return Section("sweep", title, columns(sweep.name, *names), tuple(rows))
-
-
-def _figure(comparison: Comparison, name: str, step: str) -> str:
-    ratio = comparison.ratio(name, step, RATE)
-    against = f" {text(of_ratio(ratio))}" if ratio is not None else ""
-    return number(comparison.figure(name, step, RATE)) + against
-
-
-def _repeats(comparison: Comparison, sweep: Sweep, names: Sequence[str]) -> Section:
-    changed = {(change.subject, change.step) for change in sweep.changes}
-    marks = {(name, point.step): _modes(comparison, name, point.step) for point in sweep.points for name in names}
-    room = max(len(mark) + MARK_ROOM * (place in changed) for place, mark in marks.items())
-    rows = []
-    for point in sweep.points:
-        every = [value for name in comparison.names for value in comparison.values(name, point.step, RATE)]
-        if len(every) > 1:
-            dots = (
-                Figure(
-                    strip(comparison.values(name, point.step, RATE), min(every), max(every), ROOM // len(names) - room)
-                    + marks[name, point.step],
-                    remarks=(CHANGED,) * ((name, point.step) in changed),
+def repeats(comparison: Comparison) -> Iterable[Section]:
+    """Every repeat of a sweep's steps, as dots."""
+    for sweep in comparison.section("sweep"):
+        names = [column.name for column in sweep.columns[1:] if column.name in comparison.names]
+        points = [(each.name, each.step) for each in sweep.rows if each.step]
+        marks = {(name, step): _modes(comparison, name, step) for _, step in points for name in names}
+        room = ROOM // len(names) - max(map(len, marks.values()))
+        rows = []
+        for value, step in points:
+            every = [value for name in comparison.names for value in comparison.values(name, step, RATE)]
+            if len(every) > 1:
+                dots = (
+                    strip(comparison.values(name, step, RATE), min(every), max(every), room) + marks[name, step]
+                    for name in names
                 )
-                for name in names
-            )
-            rows.append(row(f"{point.value:g}", min(every), *dots, max(every)))
-    title = f"Every repeat by number of {sweep.name} ({sweep.unit}, lowest to highest of a row)"
-    return Section("repeats", title, columns(sweep.name, "lowest", *names, "highest"), tuple(rows))
+                rows.append(row(value, min(every), *dots, max(every)))
+        unit, _, by = sweep.title.partition(" by ")
+        title = f"Every repeat by {by.partition(' (')[0]} ({unit}, lowest to highest of a row)"
+        yield Section("repeats", title, columns(sweep.columns[0].name, "lowest", *names, "highest"), tuple(rows))
 
 
 def _modes(comparison: Comparison, name: str, step: str) -> str:

@@ -10,10 +10,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from engine.analysis.answer.compare import compare
+from engine.analysis.answer.compare import compare, compared_cells
+from engine.analysis.causes import sweeps
+from engine.analysis.ratios import measured_ratios, verdicts
 from engine.report import render
 from tests.engine.analysis.checks.test_kernel_differences import MACHINE, NEW, OLD, of_cell
 from tests.support.journal import make_run
+
+
+def sweeps_of(run: Path) -> tuple[sweeps.Sweep, ...]:
+    cells = compared_cells([run])
+    ratios = verdicts.ratios(cells, measured_ratios.measured(cells))
+    return sweeps.sweeps(cells, ratios, compare([run]).units)
+
 
 CLIENTS = {"l.i1": 1, "qr100": 2, "l.i0": 4, "l.x": 8}  # the made rates are 20, 8, 100 and 400 thousand
 
@@ -30,8 +39,8 @@ def swept(path: Path, clients: dict[str, int], effect: float = 1.0, **values: An
 
 
 def test_each_subject_has_its_peak_and_a_sentence_says_it(tmp_path: Path) -> None:
-    comparison = compare([swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, effect=0.5)])
-    (sweep,) = comparison.sweeps
+    run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, effect=0.5)
+    comparison, (sweep,) = compare([run]), sweeps_of(run)
     assert [(point.step, point.value) for point in sweep.points] == [("l.i1", 1), ("l.i0", 4)]
     assert [(peak.subject, peak.value) for peak in sweep.peaks] == [("16.3", 4), ("17.0", 4)]
     ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
@@ -42,22 +51,22 @@ def test_each_subject_has_its_peak_and_a_sentence_says_it(tmp_path: Path) -> Non
 
 
 def test_of_a_peak_whose_difference_is_not_known_or_that_is_elsewhere_no_ratio_is_said(tmp_path: Path) -> None:
-    comparison = compare([swept(tmp_path / "noisy", {"l.i1": 1, "l.i0": 4}, effect=0.9, noise=0.2)])
-    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
-    assert ratio is not None and ratio.verdict == "undecided" and comparison.sweeps[0].peaks[1].value == 4
-    assert [peak.ratio for peak in comparison.sweeps[0].peaks] == [None, None]
-    assert " of 16.3's" not in comparison.sweeps[0].text and "undecided at" in comparison.sweeps[0].text
-    (elsewhere,) = compare([swept(tmp_path / "elsewhere", {"l.i1": 1, "l.i0": 4}, effect=0.1)]).sweeps
+    run = swept(tmp_path / "noisy", {"l.i1": 1, "l.i0": 4}, effect=0.9, noise=0.2)
+    ratio, (sweep,) = compare([run]).ratio("17.0", "l.i0", "rate_per_s"), sweeps_of(run)
+    assert ratio is not None and ratio.verdict == "undecided" and sweep.peaks[1].value == 4
+    assert [peak.ratio for peak in sweep.peaks] == [None, None]
+    assert " of 16.3's" not in sweep.text and "undecided at" in sweep.text
+    (elsewhere,) = sweeps_of(swept(tmp_path / "elsewhere", {"l.i1": 1, "l.i0": 4}, effect=0.1))
     assert [(peak.value, peak.ratio) for peak in elsewhere.peaks] == [(4, None), (1, None)]
 
 
 def test_steps_of_other_units_are_no_part_of_it(tmp_path: Path) -> None:
-    (sweep,) = compare([swept(tmp_path / "run", CLIENTS)]).sweeps
+    (sweep,) = sweeps_of(swept(tmp_path / "run", CLIENTS))
     assert [point.value for point in sweep.points] == [1, 4, 8] and sweep.unit == "rows/s"
 
 
 def test_one_step_is_no_sweep(tmp_path: Path) -> None:
-    assert compare([swept(tmp_path / "run", {"l.i1": 1})]).sweeps == ()
+    assert sweeps_of(swept(tmp_path / "run", {"l.i1": 1})) == ()
 
 
 def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Path) -> None:
@@ -75,10 +84,14 @@ def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Pa
         sum(1 if letter == "o" else int(letter) for letter in drawn.split()[2] + drawn.split()[3] if letter != "·") == 8
     )
     assert max(map(len, lines[start : start + 12])) <= 80
-    assert comparison.sweeps[0].text in " ".join(text.split())
+    (section,) = comparison.section("sweep")
+    assert section.findings[0] in " ".join(text.split())
     marked = render.to_markdown(comparison)
     assert "### rows/s by number of clients" in marked and "| peak |" in marked
-    assert json.loads(render.to_json(comparison))["sweeps"][0]["peaks"][0]["value"] == 4
+    record = json.loads(render.to_json(comparison))["sections"][0]
+    assert record["rows"][1]["step"] == "l.i0" and record["rows"][1]["values"][2]["value"] == pytest.approx(
+        0.5, abs=0.02
+    )
 
 
 def test_published_ratios_stand_beside_those_of_kernels(tmp_path: Path) -> None:
@@ -131,7 +144,7 @@ def test_a_rate_that_changes_within_a_step_is_told_with_its_seconds(tmp_path: Pa
         """
         assert database.execute(slower).rowcount == 5
     comparison = compare([run])
-    (change,) = comparison.sweeps[0].changes
+    ((change,),) = (sweep.changes for sweep in sweeps_of(run))
     assert (change.step, change.subject, change.repeat) == ("l.i1", "17.0", 2)
     assert [(level.from_s, level.until_s) for level in change.levels] == [(0, 7), (7, 12)]
     (told,) = (line for line in comparison.findings if "rates in repeat" in line)
@@ -139,9 +152,9 @@ def test_a_rate_that_changes_within_a_step_is_told_with_its_seconds(tmp_path: Pa
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     lines = console.export_text().splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("Every repeat by number of clients"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("rows/s by number of clients"))
     (marked,) = (line for line in lines[start + 2 : start + 4] if "(" in line)
-    assert marked.startswith("1 ") and marked.index("(") > 40  # 17.0's, not 16.3's
+    assert marked.startswith("1 ") and marked.split()[3] == "(1)"  # 17.0's, not 16.3's
     assert any(line.startswith("(1) in one repeat or more the rate changed") for line in lines)
 
 
@@ -162,6 +175,6 @@ def test_three_builds_with_all_marks_fit_into_eighty_columns(tmp_path: Path) -> 
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(compare([run]), console)
     lines = console.export_text().splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("Every repeat by number of clients"))
-    (row,) = (line for line in lines[start:] if line.startswith("4 "))
-    assert row.count("2 modes") == row.count("(1)") == 3 and max(map(len, lines[start : start + 5])) <= 80
+    start = next(number for number, line in enumerate(lines) if line.startswith("rows/s by number of clients"))
+    figures, repeats = (line for line in lines[start:] if line.startswith("4 "))
+    assert figures.count("(1)") == repeats.count("2 modes") == 3 and max(map(len, lines[start : start + 13])) <= 80
