@@ -49,7 +49,7 @@ class CiSide:
     "--minutes", type=click.FloatRange(1, 600), default=15, show_default=True, help="Time for all of it, with builds."
 )
 @click.option("--gate", is_flag=True, help="Exit with 1 when the head is worse, fails or does not build.")
-@click.option("--artifacts", type=FOLDER, default="pgbed-ci", show_default=True,
+@click.option("--artifacts", type=FOLDER, default="pgbed-ci", show_default=True, metavar="DIR",
               help="Folder for all files that are written.")  # fmt: skip
 @click.option("--summary", type=FILE, help="Markdown for a comment [default: summary.md among the artifacts].")
 def ci(

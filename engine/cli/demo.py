@@ -22,7 +22,7 @@ PLANS = "plans.tar.xz"  # an application's statements, which two releases only p
 
 @click.command()
 @GLYPHS
-@click.option("-o", "--to", type=FOLDER, help="Only unpack the recordings into this folder, for other commands.")
+@click.option("-o", "--to", type=FOLDER, metavar="DIR", help="Only unpack the recordings into this folder.")
 def demo(glyphs: str, to: Path | None) -> None:
     """Show a recorded comparison of two builds, with a guide, in about a minute. Needs no server and no run.
 

@@ -78,7 +78,7 @@ def render(checks: Collection[DoctorCheck], console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "check", "found"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "")
-    for check in checks:
+    for check in sorted(checks, key=lambda check: list(MARKS).index(check.status)):  # the worst next to the count
         mark, style = MARKS[check.status]
         text = Text(check.found)
         if check.reason:
