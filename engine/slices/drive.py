@@ -16,7 +16,8 @@ import msgspec
 import engine
 from engine.core.lines import LineChannel, LineError
 from engine.host.procfs import children
-from engine.slices.conductor import Orders, Slice
+from engine.slices.conductor import Orders
+from engine.slices.slice_record import Slice
 from engine.system.account import Account, bound_to_engine
 
 FOLDER = Path(engine.__file__).parents[1]

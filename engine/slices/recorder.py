@@ -6,7 +6,7 @@ from collections import deque
 
 from engine.journal.rows import SliceRow
 from engine.journal.writer import JournalWriter
-from engine.slices.conductor import Slice
+from engine.slices.slice_record import Slice
 from workloads.client import slice_times
 from workloads.client.counter_page import KEPT_TURNS, Page
 

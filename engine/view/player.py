@@ -17,7 +17,6 @@ from engine.core.clock import Clock
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Subject
-from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, StepRow
 from engine.journal.run_lock import is_locked
@@ -30,6 +29,7 @@ from engine.view.moment import last_second, machine_over, role_means
 from engine.view.phase import booting, waiting
 from engine.view.progress import SETTLED_S, agreement
 from engine.view.progress import fraction as fraction_of
+from engine.view.run_attempts import RunAttempts
 from engine.view.step_details import StepDetails
 from engine.view.step_series import SECOND_NS, StepSeries
 from engine.view.view_state import ViewState, machine
@@ -61,9 +61,7 @@ class Player:
             self.reader = JournalReader(run)
             self.manifest = self.reader.manifest
             self._cells = {known.id: known for known in self.manifest.cells}
-            self._names = self.manifest.names
-        self._attempts: dict[int, Attempt] = {}
-        self._decisions: list[EventRow] = []  # on the number of repeats
+            self._attempts = RunAttempts(self.reader)
         self._sessions: dict[int, EngineStart] = {}
         self._series: dict[int, StepSeries] = {}  # by step: all seen in a replay, only the newest live
         self._wanted: Subject | None = None  # the side shown, once one was chosen
@@ -99,8 +97,7 @@ class Player:
             raise UserError(f"{self.run}: the run's folder no longer exists")
         with legible(self.run):
             running = is_locked(self.run)  # before reading cells: an engine that just ended has not died
-            self._read_attempts()
-            self._decisions = self.reader.decisions()
+            self._attempts.read()
             if self._played is not None:
                 return self._replayed(self._played)
             view = self._live(running)
@@ -111,21 +108,23 @@ class Player:
             known = [self.reader.event(event.id) if event.ended_ns is None else event for event in self._notices]
             new = self.reader.events(after_id=known[-1].id if known else 0, kinds=("probe", "probe_gap"))
             self._notices = known + new
-        newest = {attempt.id for last in list(self._attempts.values())[-1:] for attempt in self._interleaved_with(last)}
+        newest = {attempt.id for last in self._attempts.all[-1:] for attempt in self._interleaved_with(last)}
         return tuple(event for event in self._notices if event.attempt_id in newest)
 
     def schedule(self) -> list[Planned]:
         with legible(self.run):
-            cells = outcome.wanted(self.manifest, self._decisions)
-            attempts = self._attempts.values()
+            cells = self._attempts.wanted()
+            attempts = self._attempts.all
             running, sliced = is_locked(self.run), self.manifest.sliced
-            return planned(cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._start())
+            return planned(
+                cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._attempts.start
+            )
 
     def ghost(self, view: ViewState, kind: str) -> BaseCurve | None:
         if view.series is None or view.timed or view.interleaved is not None:
             return None
         with legible(self.run):
-            bases = self._bases.attempts(view.cell, self._attempts.values())
+            bases = self._bases.attempts(view.cell, self._attempts.all)
             return self._bases.ghost(bases, view.series, kind)
 
     def details(self, view: ViewState) -> StepDetails:
@@ -151,9 +150,9 @@ class Player:
     # Live
 
     def _live(self, running: bool) -> ViewState:
-        attempts = list(self._attempts.values())
+        attempts = self._attempts.all
         now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
-        blank = self._blank("running" if running else self._ended())
+        blank = self._attempts.blank("running" if running else self._attempts.ended())
         if running and (guest := booting(self.reader, attempts)) is not None:
             now_ns = self._clock.monotonic_ns()
             doing = f"booting its kernel: {(now_ns - guest.started_ns) / 1e9:.0f} s"
@@ -185,8 +184,8 @@ class Player:
         return self._at(view, attempt, series, ended_ns, sides)
 
     def _with_left(self, view: ViewState) -> ViewState:
-        attempts, start = list(self._attempts.values()), self._start()
-        wanted = outcome.wanted(self.manifest, self._decisions)
+        attempts, start = self._attempts.all, self._attempts.start
+        wanted = self._attempts.wanted()
         work = pieces(wanted, attempts, interleaved=self.manifest.sliced)
         now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
         usual_s = view.allocation.pair_s if view.allocation is not None else None
@@ -218,24 +217,11 @@ class Player:
             attempt, step = (wanted or going[1:] or going)[0]
         return attempt, step, sides
 
-    def _ended(self) -> str:
-        states = {attempt.cell: attempt.state for attempt in self._attempts.values()}
-        if self._finished().issuperset(cell.id for cell in outcome.wanted(self.manifest, self._decisions)):
-            return "finished"
-        return "failed" if "failed" in states.values() else "stopped"
-
-    def _start(self) -> int:
-        """The start of the engine that runs."""
-        return max((attempt.session_id for attempt in self._attempts.values()), default=0)
-
-    def _finished(self) -> set[str]:
-        return outcome.finished(self.manifest, list(self._attempts.values()))
-
     # Replay
 
     def _open(self, cell: str, step: str | None) -> None:
-        self._read_attempts()
-        attempts = [attempt for attempt in self._attempts.values() if attempt.cell == cell]
+        self._attempts.read()
+        attempts = [attempt for attempt in self._attempts.all if attempt.cell == cell]
         attempts = [attempt for attempt in attempts if attempt.state == "finished"] or attempts
         if not attempts:
             raise UserError(f"{self.run.name}: cell {cell} has not been run")
@@ -302,20 +288,13 @@ class Player:
             [(attempt, one) for attempt in attempts for one in self._recorded(attempt.id) if one.name == step.name]
         )
         view = replace(
-            self._blank("replay"), cell=self._cells.get(attempt.cell), speed=self.speed, playing=self.playing
+            self._attempts.blank("replay"), cell=self._cells.get(attempt.cell), speed=self.speed, playing=self.playing
         )
         if step.ended_ns is not None and at_ns > step.ended_ns:
             view = replace(view, doing=f"after {step.name}")
         return self._at(view, attempt, self._series_of(step), at_ns, sides)
 
     # Both
-
-    def _read_attempts(self) -> None:
-        running = [attempt.id for attempt in self._attempts.values() if attempt.state == "running"]
-        # Any of the interleaved cells may end first.
-        known = min(running) - 1 if running else max(self._attempts, default=0)
-        for attempt in self.reader.attempts(known, origins=False):
-            self._attempts[attempt.id] = attempt
 
     def _series_of(self, step: StepRow) -> StepSeries:
         series = self._series.get(step.id)
@@ -329,26 +308,7 @@ class Player:
         return series
 
     def _interleaved_with(self, one: Attempt) -> list[Attempt]:
-        return self._interleaved.attempts(self._attempts.values(), one)
-
-    def _blank(self, state: str) -> ViewState:
-        done = self._finished()
-        failed = (attempt for attempt in self._attempts.values() if attempt.state == "failed")
-        failures = tuple(attempt for attempt in failed if attempt.cell not in done)
-        return ViewState(
-            self.run.name,
-            state,
-            len(outcome.wanted(self.manifest, self._decisions, done)),
-            len(done),
-            len({attempt.cell for attempt in failures}),
-            repeats=outcome.repeats(self.manifest, self._decisions),
-            decisions=tuple(self._decisions),
-            allocation=outcome.allocation(self.manifest, self._decisions),
-            names=self._names,
-            base=next(iter(self._names.values()), self.manifest.base),
-            failures=failures,
-            external=self.manifest.external is not None,
-        )
+        return self._interleaved.attempts(self._attempts.all, one)
 
     def _at(
         self, view: ViewState, attempt: Attempt, series: StepSeries, at_ns: int, sides: AttemptSteps = ()
@@ -368,7 +328,7 @@ class Player:
         if over is not None:
             rate, samples = step.rate_per_s, machine_over(over, samples)
             roles = role_means(over, series.roles.values(), kind)
-        bases = self._bases.attempts(view.cell, self._attempts.values())
+        bases = self._bases.attempts(view.cell, self._attempts.all)
         timed = step.primary_metric is not None and step.primary_metric.by == "time"
         base = self._bases.rate(bases, step.name)
         counted_s = series.worked_s(newest_ns)

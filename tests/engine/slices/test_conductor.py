@@ -20,8 +20,9 @@ from engine.core.model import Subject
 from engine.host.procfs import children
 from engine.postgres.server import DATABASE, Server
 from engine.slices.block_order import SliceSeed
-from engine.slices.conductor import Orders, Slice
+from engine.slices.conductor import Orders
 from engine.slices.drive import ConductorError, SliceStream, drive
+from engine.slices.slice_record import Slice
 from engine.slices.sliced_server import Side
 from engine.system.account import Account
 from tests.support.benchcall import wait_for
