@@ -57,6 +57,10 @@ class Levels:
         """
         return self.differs(2 * share) / 2
 
+    def part(self, pairs: int, *, sliced: bool) -> float:
+        """The part of the last analysis's error for a step that has few pairs: as if the run had no more of them."""
+        return min(1.0, OF_FEW / self.analyses[-1][1]) if _few(pairs, sliced) else 1.0
+
     def later(self, more: int) -> Levels:
         """The levels once another run adds pairs; these if nothing is left to spend, as who planned them divides it."""
         if not self.left:
@@ -89,7 +93,11 @@ def levels(runs: Sequence[RunResult]) -> Levels:
 
 def first(pairs: int, *, sliced: bool) -> float:
     """The error that the first run spends."""
-    return OF_FEW if sliced and pairs <= MIN_PAIRS else FIRST
+    return OF_FEW if _few(pairs, sliced) else FIRST
+
+
+def _few(pairs: int, sliced: bool) -> bool:
+    return sliced and pairs <= MIN_PAIRS
 
 
 def planned(on_the_way: Sequence[InterimAnalysis], pairs: int, part: float = FIRST) -> list[Analysis]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from engine.analysis.cells import alpha_spending
 from engine.analysis.cells.compared_cells import METRICS, NEGLIGIBLE, ComparedCells
 from engine.analysis.checks import external_servers
 from engine.analysis.ratios import three_sided
@@ -64,8 +63,9 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
         if primary:
             p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
             shares = three_sided.shares(p_values, cells.levels)
-            parts = (_of_few(cells, test, share) for test, share in zip(tests, shares, strict=True))
-            places |= {id(test): _FamilyPlace(share, len(tests)) for test, share in zip(tests, parts, strict=True)}
+            for test, given in zip(tests, shares, strict=True):
+                part = cells.levels.part(test.estimate.pairs, sliced=test.by_slices)
+                places[id(test)] = _FamilyPlace(three_sided.Hypotheses(*(part * share for share in given)), len(tests))
         else:
             level = inference.benjamini_hochberg_level([inference.p_value(test.estimate) for test in tests])
             places |= {id(test): _FamilyPlace(flagged=level) for test in tests}
@@ -79,14 +79,6 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
             assert bounds.low is not None and bounds.high is not None  # of two pairs or more
             by_test[id(test)] = replace(by_test[id(test)], joint=(bounds.low, bounds.high))
     return list(by_test.values())
-
-
-def _of_few(cells: ComparedCells, test: MeasuredRatio, shares: three_sided.Hypotheses) -> three_sided.Hypotheses:
-    """The shares of a step; with few pairs in slices as if the run had no more of them."""
-    if not test.by_slices or test.estimate.pairs > MIN_PAIRS:
-        return shares
-    part = min(1.0, alpha_spending.OF_FEW / cells.levels.analyses[-1][1])
-    return three_sided.Hypotheses(*(part * share for share in shares))
 
 
 def spreads(cells: ComparedCells) -> tuple[Spread, ...]:
