@@ -59,18 +59,6 @@ class RoleTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """Resources used by a step's programs, see `workloads.api.base.Launch`. None if unknown."""
-
-    user_s: float | None = None
-    system_s: float | None = None
-    memory_bytes: float | None = None
-    floor_s: float | None = None
-    server_cpu_s: float | None = None
-    times_s: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class StepTotals:
     """Everything counted over one step, before any division. Times in ns, sizes in bytes.
 
@@ -112,7 +100,7 @@ class StepTotals:
     observers: tuple[str, ...] = ()
     probes: dict[str, dict[str, Any]] = field(default_factory=dict)
     primary_metric: PrimaryMetric | None = None  # None for a step without a rate or time
-    report: dict[str, Any] = field(default_factory=dict)  # the clients' own report at the end
+    report: dict[str, Any] = field(default_factory=dict)  # see `workloads.api.report.Report`
     wall_seconds: float = 0.0
     apart: bool = False
     counters: dict[str, dict[str, EventCount]] = field(default_factory=dict)

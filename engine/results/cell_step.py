@@ -7,6 +7,7 @@ from typing import Any
 
 from engine.journal.totals import Sla
 from engine.results.incidents import incidents, most_telling
+from workloads.api.report import ScriptTimes, StatementTime
 
 STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
 
@@ -75,21 +76,6 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
-class StatementTime:
-    """A statement of a script (counted from 1), and its mean time as reported by the client.
-
-    The mean may be too long by `stop_ms`, because the client was stopped for a while. If interleaved, stops are so
-    frequent that they are subtracted; then `error_ms` is the standard error of the mean.
-    """
-
-    script: int
-    statement: str
-    mean_ms: float
-    stop_ms: float = 0.0
-    error_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Execution:
     """One execution of a statement, with its planning apart.
 
@@ -108,20 +94,6 @@ class Execution:
     hit: float | None = None
     read: float | None = None
     wal_bytes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptTimes:
-    """One of several scripts: its transactions whose times are known, and quantiles of their response times.
-
-    A response time is counted from when a transaction was due, if they begin at a rate.
-    """
-
-    name: str
-    transactions: int
-    p50_ms: float | None = None
-    p95_ms: float | None = None
-    p99_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from typing import Any
 
 from engine.core.record import converted
 from engine.host import disk
-from engine.journal.totals import StepTotals, Timing
+from engine.journal.totals import StepTotals
 from engine.observe.sampler import StepSampler
 from engine.postgres.cellserver import Inside
 from engine.postgres.pgstat import Size
 from workloads.api.base import Step
+from workloads.api.report import Report
 
 PAGE_BYTES = 8192
 READS_SINCE = 18
@@ -39,7 +40,7 @@ def timed(step: Step, report: Mapping[str, Any]) -> dict[str, Any]:
 
     A step by time keeps its own length, as clients tell the times of its first statements only.
     """
-    times_s = converted(report.get("timing", {}), Timing, "its report: timing").times_s
+    times_s = converted(report, Report, "its report").timing.times_s
     by_rate = step.primary_metric is not None and step.primary_metric.by == "rate"
     return {"seconds": sum(times_s)} if times_s and by_rate and step.sliced != "time" else {}
 

@@ -215,23 +215,7 @@ class Launch:
     """The launcher of a step's clients: its command line and standard input.
 
     It ends with code 0 if all roles did their work, and stops them on SIGTERM or the page's STOP. After RELEASE it
-    may still correct counts of the page, and print one JSON object: the report of the step, kept with its totals.
-    Optional entries of the report:
-    `statements` are shown: JSON objects with `script` (from 1), `statement`, `mean_ms`; also `stop_ms`, the possible
-    excess of the mean because the launcher stopped or held clients, or `error_ms`, the mean's standard error if many
-    such stops were subtracted.
-    `scripts`, if there are several: JSON objects with `name`, `transactions` and quantiles of their response times,
-    `p50_ms`, `p95_ms` and `p99_ms`.
-    `found` is an object passed to later launches of the run: `Place.found`.
-    `times_ms` has the time of each transaction, for a table of them.
-    `timing` is an object with the use of timed programs: `user_s`, `system_s`, `memory_bytes`, `floor_s` (time to do
-    nothing, which is subtracted where the program only asks for a statement), `server_cpu_s` (of servers other than the
-    cell's), as means over several runs except for peak memory;
-    `times_s` are the times of each run, without pauses, or of each repetition of a statement: its rate is over them.
-    `work` are amounts by name, which must be equal in compared cells.
-    `plans` are plans of statements (`statement`, `shape` and `tree` of `workloads.api.plan_tree`, …), `results` what
-    these returned or why they failed, `planning` their planning times in ms: see `workloads.own.execution`. `planner`
-    are settings and statistics targets that decide plans.
+    may still correct counts of the page, and print its report (`workloads.api.report.Report`).
     """
 
     command: tuple[str, ...]

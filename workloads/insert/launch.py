@@ -13,6 +13,7 @@ import msgspec
 from psycopg.pq import abc
 
 from workloads.api.base import Role
+from workloads.api.report import Report, Timing
 from workloads.client import seeds
 from workloads.client.counter_page import Page
 from workloads.client.launcher import Team, report_file, reported, run
@@ -49,7 +50,7 @@ def main() -> int:
 
     code = run(Team("ib", roles, page, spec.dsn, work, ended), parent_pid)
     if times := reported(report_fd):
-        sys.stdout.buffer.write(msgspec.json.encode({"timing": {"times_s": times_of_all(times)}}))
+        sys.stdout.buffer.write(msgspec.json.encode(Report(timing=Timing(times_s=tuple(times_of_all(times))))))
     return code
 
 

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
 from psycopg import pq
 from psycopg.pq import abc
 
 from workloads.api.plan_tree import StatementPlan, StatementResult, shape, tree
+from workloads.api.report import Report
 from workloads.client.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, scalar
 from workloads.own.statements import Statement
 from workloads.own.values import Values, digest
@@ -234,12 +233,11 @@ def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
     )
 
 
-def report(every: Sequence[PreparedStatement]) -> dict[str, Any]:
-    """The entries of a step's report: `plans`, `results`."""
-    return {
-        "plans": [msgspec.to_builtins(prepared.explained) for prepared in every if prepared.explained],
-        "results": [msgspec.to_builtins(prepared.outcome) for prepared in every if prepared.outcome],
-    }
+def report(every: Sequence[PreparedStatement]) -> Report:
+    return Report(
+        plans=tuple(prepared.explained for prepared in every if prepared.explained),
+        results=tuple(prepared.outcome for prepared in every if prepared.outcome),
+    )
 
 
 def _literal(connection: abc.PGconn, value: bytes | None) -> str:

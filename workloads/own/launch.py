@@ -9,14 +9,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start an unuse
 import resource
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import abc
 
 from workloads.api.base import Role
+from workloads.api.report import Report, Timing
 from workloads.client import client_gate, seeds
 from workloads.client.connection import COMMAND_OK, TUPLES_OK, SqlError, error_of, execute, open_connection
 from workloads.client.counter_page import Control, Page, State, Word
@@ -46,7 +47,7 @@ def main() -> int:
         step = RolePart(spec, page, slot, role, connection, gates)
         report = step.data() if spec.step["kind"] == DATA else step.statements()
         if slot:
-            report = {"results": [result for result in report["results"] if result["error"]]}
+            report = Report(results=tuple(result for result in report.results if result.error))
         os.write(report_fd, msgspec.json.encode((slot, report)) + b"\n")
 
     if spec.step["kind"] == DATA:
@@ -68,16 +69,15 @@ def main() -> int:
     return code
 
 
-def together(lines: bytes) -> dict[str, Any]:
+def together(lines: bytes) -> Report:
     """The first client's report, with what failed for others only: a client without statements does less work."""
-    reports = dict(msgspec.json.decode(line, type=tuple[int, dict[str, Any]]) for line in lines.splitlines())
-    merged = reports.pop(0, {})
-    results = merged.get("results", [])
-    failed = {result["statement"]: result for report in reports.values() for result in report["results"]}
-    for result in results:
-        if result["error"]:
-            failed.pop(result["statement"], None)
-    return {**merged, "results": [*results, *failed.values()]} if failed else merged
+    reports: dict[int, Report] = dict(msgspec.json.decode(line, type=tuple[int, Report]) for line in lines.splitlines())
+    first = reports.pop(0, Report())
+    failed = {result.statement: result for report in reports.values() for result in report.results}
+    for result in first.results:
+        if result.error:
+            failed.pop(result.statement, None)
+    return replace(first, results=(*first.results, *failed.values()))
 
 
 def usual(times_ms: list[float]) -> float:
@@ -101,17 +101,17 @@ class RolePart:
         self.spec, self.page, self.slot, self.role = spec, page, slot, role
         self.connection, self.gates = connection, gates
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Report:
         self.gates.await_start(self.page, self.slot)
         restore(self.spec, self.connection, self._check)
         # As the statements' sessions see them, with what the data set for the database.
         as_app = open_connection(make_conninfo(self.spec.dsn, user=APP))
         try:
-            return {"planner": planner.record(as_app)}
+            return Report(planner=planner.record(as_app))
         finally:
             as_app.finish()
 
-    def statements(self) -> dict[str, Any]:
+    def statements(self) -> Report:
         """Prepare and try all statements before the barrier, then execute until the step ends."""
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, hard))
@@ -123,14 +123,12 @@ class RolePart:
         record = recorder(self.page, self.slot, 1)
         if usable and self.spec.step["kind"] == PLANS:
             times = self._plan(usable, start_ns, record)
-            return {
-                **execution.report(every),
-                "planning": {name: usual(samples) for name, samples in times.items() if samples},
-            }
+            planning = {name: usual(samples) for name, samples in times.items() if samples}
+            return replace(execution.report(every), planning=planning)
         times_s = self._execute(usable, start_ns, record) if usable else []
         # Without a statement that works on this build, the server rests as long as the others measure.
         sleep_until(self.page, start_ns + self._length_ns())
-        return execution.report(every) | ({"timing": {"times_s": times_s}} if times_s else {})
+        return replace(execution.report(every), timing=Timing(times_s=tuple(times_s)))
 
     def _prepared(self, number: int) -> PreparedStatement:
         statement, options = self.spec.statements[number], self.spec.options

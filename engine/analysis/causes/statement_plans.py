@@ -12,7 +12,6 @@ from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import StepResult
 from engine.core.errors import unknown
 from engine.core.model import Subject
-from engine.core.record import converted
 from engine.results import plan_change
 from engine.results.comparison import Answer
 from engine.results.plan_change import PlanChange
@@ -59,7 +58,7 @@ def changed(
     cells: ComparedCells, subject: Subject, step: str, statement: str, ratios: Sequence[Ratio], *, always: bool = False
 ) -> PlanChange | None:
     base, other = (
-        [plan for result in cells.of(each, step) for plan in plans(result) if plan.statement == statement]
+        [plan for result in cells.of(each, step) for plan in result.report.plans if plan.statement == statement]
         for each in (cells.baseline_of(subject), subject)
     )
     if not base or not other:
@@ -152,22 +151,14 @@ def planning(cells: ComparedCells) -> Iterator[Section]:
         yield Section("planning", title, headings, tuple(each for _, each in sorted(found, key=lambda each: -each[0])))
 
 
-def plans(result: StepResult) -> tuple[StatementPlan, ...]:
-    return converted(result.totals.report.get("plans", []), tuple[StatementPlan, ...], "a step's totals: report: plans")
-
-
 def times(result: StepResult) -> dict[str, float]:
-    where = "a step's totals: report: planning"
-    found = converted(result.totals.report.get("planning", {}), dict[str, float], where)
-    return {name: ms for name, ms in found.items() if LEAST_MS <= ms <= MOST_MS}
+    return {name: ms for name, ms in result.report.planning.items() if LEAST_MS <= ms <= MOST_MS}
 
 
 def _results(cells: ComparedCells, subjects: Iterable[Subject], step: str) -> Iterator[tuple[Subject, StatementResult]]:
-    where = "a step's totals: report: results"
     for subject in subjects:
         for found in cells.of(subject, step):
-            for result in converted(found.totals.report.get("results", []), tuple[StatementResult, ...], where):
-                yield subject, result
+            yield from ((subject, result) for result in found.report.results)
 
 
 def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[str]:
@@ -214,8 +205,8 @@ def _returned(result: StatementResult, whole: bool) -> tuple[int | None, str]:
 def _planner(cells: ComparedCells, subject: Subject) -> dict[str, str]:
     for step in cells.steps:
         for result in cells.of(subject, step):
-            if found := result.totals.report.get("planner"):
-                return converted(found, dict[str, str], "a step's totals: report: planner")
+            if result.report.planner:
+                return result.report.planner
     return {}
 
 
@@ -224,7 +215,7 @@ def _judged(cells: ComparedCells) -> list[Subject]:
 
 
 def _statements(cells: ComparedCells, subject: Subject, step: str) -> list[str]:
-    return list(dict.fromkeys(plan.statement for result in cells.of(subject, step) for plan in plans(result)))
+    return list(dict.fromkeys(plan.statement for result in cells.of(subject, step) for plan in result.report.plans))
 
 
 def _usual(found: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:

@@ -24,9 +24,8 @@ Seconds = Annotated[float, Meta(ge=1e-9, le=1e9)]
 
 def times_s(step: StepResult) -> tuple[Seconds, ...]:
     """The active times of an interleaved step's repetitions; empty if its clients did not time any."""
-    timing = step.totals.report.get("timing") if step.slices else None
-    found = timing.get("times_s", ()) if isinstance(timing, dict) else ()
-    return converted(found, tuple[Seconds, ...], "a step's totals: report: timing: times_s")
+    listed = step.report.timing.times_s if step.slices else ()
+    return converted(listed, tuple[Seconds, ...], "a step's totals: report: timing: times_s")
 
 
 def log_ratio(base: Sequence[float], other: Sequence[float]) -> LogRatio:

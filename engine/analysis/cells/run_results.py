@@ -17,6 +17,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, SliceRow, StepRow
 from engine.journal.totals import StepTotals, progress
 from engine.results.cell_step import StallRecord
+from workloads.api.report import Report
 
 Environment = dict[str, Any]
 MOST_FIGURE = 1e30  # no measurement exceeds it, or is below its reciprocal
@@ -36,6 +37,7 @@ class StepResult:
     planned_s: float = 0.0  # length; 0 if it is given as work
     group: str = ""  # of steps that do alike work
     vacuums: int = 0  # by autovacuum, of the workload's tables: up to its end, since the workload itself vacuumed them
+    report: Report = field(default_factory=Report)  # the clients'
 
     def figure(self, metric: str) -> float | None:
         value: float | None = self.figures[metric]
@@ -195,7 +197,9 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
             since_ns = {True: row.started_ns, False: since_ns}.get(row.plan.get("vacuumed", ""), row.ended_ns or 0)
             stalls = tuple(_stall(event, row) for event in events if event.step_id == row.id and event.kind == "stall")
             totals = _totals(row, int(reader.manifest.workload.get("clients", 1)))
-            figures = metrics.summary(row.kind, totals) | {"transactions": transactions.times(totals)}
+            report = converted(totals.report, Report, "a step's totals: report")
+            figures = metrics.summary(row.kind, totals, report)
+            figures["transactions"] = transactions.times(report.times_ms)
             invalid = [k for k, v in figures.items() if isinstance(v, float) and not _is_plausible(v)]
             if invalid or totals.seconds < 0 or not _is_plausible(totals.seconds):
                 raise ValueError(f"step {row.name}: {', '.join(invalid) or 'seconds'}: not a valid number")
@@ -213,6 +217,7 @@ def _read_cell(reader: JournalReader, result: CellResult, attempt: Attempt) -> C
                 planned_s,
                 row.group,
                 sum(since_ns < ended_ns <= (row.ended_ns or 0) for ended_ns in vacuumed_ns),
+                report,
             )
     where = f"{reader.run / 'journal.db'}: table attempt: origin"
     origin = reader.origin(attempt.id)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean, median, stdev
-from typing import Annotated
 
-from msgspec import Meta
-
-from engine.core.record import converted
-from engine.journal.totals import StepTotals
 from engine.results.cell_step import TransactionTimes
 
-TIMES = "times_ms"  # in the report of a step's clients, see `workloads.api.base.Launch`
 
-
-def times(totals: StepTotals) -> TransactionTimes | None:
-    """Summarise the times of a step's transactions; None without any. Raises UserError for a damaged record."""
-    listed = totals.report.get(TIMES, [])
-    lengths_ms = converted(listed, list[Annotated[float, Meta(ge=0, le=1e12)]], f"a step's totals: report: {TIMES}")
+def times(lengths_ms: Sequence[float]) -> TransactionTimes | None:
+    """Summarise the times of a step's transactions; None without any."""
     if not lengths_ms:
         return None
     return TransactionTimes(

@@ -64,7 +64,7 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
             p_values = [three_sided.p_values(test.estimate, cells.margin, test.metric.better) for test in tests]
             shares = three_sided.shares(p_values, cells.levels)
             for test, given in zip(tests, shares, strict=True):
-                part = cells.levels.part(test.estimate.pairs, sliced=test.by_slices)
+                part = cells.levels.part(test.estimate.pairs, sliced=bool(test.by_slices))
                 places[id(test)] = _FamilyPlace(three_sided.Hypotheses(*(part * share for share in given)), len(tests))
         else:
             level = inference.benjamini_hochberg_level([inference.p_value(test.estimate) for test in tests])

@@ -12,11 +12,12 @@ from typing import Any
 
 from engine.core import wait_kinds
 from engine.core.perf_events import per_op
-from engine.core.record import converted
-from engine.journal.totals import StepTotals, Timing, ops, rows, sla, time_s
-from engine.results.cell_step import Execution, ScriptTimes, StatementTime
+from engine.journal.totals import StepTotals, ops, rows, sla, time_s
+from engine.results.cell_step import Execution
 from probes import figures
 from workloads.api.base import role_kind
+from workloads.api.plan_tree import StatementPlan
+from workloads.api.report import Report, Timing
 from workloads.client import histogram
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
@@ -27,9 +28,10 @@ OF_SERVER = (  # counts of the cell's server
     "read_us_per_op", "read_kb_per_op", "written_kb_per_op", "heap_bytes", "index_bytes", "instructions_per_op",
 )  # fmt: skip
 SLIVER_NS = 500_000_000  # a shorter interval, such as a step's last one, has no rate of its own
+NO_REPORT = Report()
 
 
-def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
+def step_figures(kind: str, totals: StepTotals, report: Report = NO_REPORT) -> dict[str, Any]:
     """The figures that are compared between builds, and others of the step.
 
     rate_per_s is ops per second, replaced by time_s (and related figures) if the primary metric is a time.
@@ -60,7 +62,7 @@ def step_figures(kind: str, totals: StepTotals) -> dict[str, Any]:
         "index_bytes": totals.index_bytes or None,
         "max_s": max_op_s(totals),
         **_latencies(totals),
-        **_timed(kind, totals),
+        **_timed(kind, totals, report.timing),
         **figures.step_figures(
             totals.probes,
             list(totals.roles),
@@ -105,14 +107,13 @@ def _instructions(totals: StepTotals, count: float) -> float | None:
     return per(sum(found), count) if found else None
 
 
-def _timed(kind: str, totals: StepTotals) -> dict[str, Any]:
+def _timed(kind: str, totals: StepTotals, timing: Timing) -> dict[str, Any]:
     """The time of a step whose primary metric is a time, and what its programs (its clients or servers) took.
 
     If the cell's server had no part, its counts are left out; otherwise only its CPU time is known. Sizes of the
     database are not a result of such steps.
     """
     found = time_s(kind, totals)
-    timing = converted(totals.report.get("timing") or {}, Timing, "a step's totals: report: timing")
     if found is None:
         return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s")) | {"times_s": timing.times_s}
     used_us = None if timing.user_s is None else 1e6 * (timing.user_s + (timing.system_s or 0.0))
@@ -212,13 +213,13 @@ def spill_over_share(totals: StepTotals) -> float | None:
     return _part(totals.spill_over_ns, 1, totals.server_cpu_ns or 0)
 
 
-def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
+def summary(kind: str, totals: StepTotals, report: Report = NO_REPORT) -> dict[str, Any]:
     """All figures of a step, by the field names of `engine.results.cell_step.CellStep`."""
     return {
         "seconds": totals.seconds,
         "rows": rows(kind, totals),
         "ops": ops(kind, totals),
-        **step_figures(kind, totals),
+        **step_figures(kind, totals, report),
         "database_bytes": totals.database_bytes,
         "cluster_bytes": totals.cluster_bytes,
         "probes": {
@@ -238,38 +239,38 @@ def summary(kind: str, totals: StepTotals) -> dict[str, Any]:
         "roles": {name: role_figures(kind, totals, name) for name in totals.roles},
         "waits": {name: wait_kinds.shares(role.waits) for name, role in totals.roles.items() if role.waits},
         "wait_samples": {name: role.wait_samples for name, role in totals.roles.items() if role.waits},
-        "work": converted(totals.report.get("work", {}), dict[str, float], "a step's totals: report: work"),
+        "work": report.work,
         "sla": sla(kind, totals),
         "saturated": saturated(totals),
         "spill_over_share": spill_over_share(totals),
-        "executions": _executions(totals),
-        "statements": converted(
-            totals.report.get("statements", []), tuple[StatementTime, ...], "a step's totals: report: statements"
-        ),
-        "scripts": converted(
-            totals.report.get("scripts", []), tuple[ScriptTimes, ...], "a step's totals: report: scripts"
-        ),
+        "executions": _executions(totals, report.plans),
+        "statements": report.statements,
+        "scripts": report.scripts,
     }
 
 
-def _executions(totals: StepTotals) -> tuple[Execution, ...]:
+def _executions(totals: StepTotals, plans: Sequence[StatementPlan]) -> tuple[Execution, ...]:
     """The executions of a step, for a single statement also their mean, if pg_stat_statements counted them."""
-    found = converted(totals.report.get("plans", []), tuple[Execution, ...], "a step's totals: report: plans")
+    executed = tuple(
+        Execution(plan.statement, "EXPLAIN", plan.shape, plan.chosen, plan.planning_ms, plan.execution_ms, plan.rows,
+                  plan.hit, plan.read, plan.wal_bytes)
+        for plan in plans
+    )  # fmt: skip
     counted = totals.probes.get("statements", {}).get("planstats", {})  # see `engine.tracing.planstats`
-    calls, plans = counted.get("calls", 0), counted.get("plans", 0)
-    if len(found) != 1 or not calls or "rows" not in counted:
-        return found
+    calls, planned = counted.get("calls", 0), counted.get("plans", 0)
+    if len(executed) != 1 or not calls or "rows" not in counted:
+        return executed
     mean = Execution(
-        found[0].statement,
+        executed[0].statement,
         by="pg_stat_statements",
-        planning_ms=counted["plan_us"] / 1000 / plans if plans else None,
+        planning_ms=counted["plan_us"] / 1000 / planned if planned else None,
         execution_ms=counted["exec_us"] / 1000 / calls,
         rows=counted["rows"] / calls,
         hit=counted["hit"] / calls,
         read=counted["read"] / calls,
         wal_bytes=counted["wal_bytes"] / calls,
     )
-    return (*found, mean)
+    return (*executed, mean)
 
 
 def per(value: float, divisor: float) -> float | None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from engine.report.tables.section import STEP_AND_BUILD, Line, Table
 from engine.results.averages import middle
-from engine.results.cell_step import CellStep, StatementTime
+from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.section import Column, Figure, Section, Value, columns, row
+from workloads.api.report import StatementTime
 from workloads.client.counter_page import OUTCOMES
 
 ACROSS = 3  # subjects in one table of 80 columns

@@ -19,6 +19,7 @@ from engine.core.model import Build
 from engine.system.account import unprivileged
 from tests.support.ibdatabase import Database
 from tests.support.steprun import ROOT
+from workloads.api.report import Report
 from workloads.client.counter_page import Control, Page, State, Word
 from workloads.own.data import of_dump
 from workloads.own.launch import together
@@ -204,13 +205,13 @@ def test_what_fails_for_another_client_only_is_in_the_report() -> None:
 
     told = [
         (2, {"results": [of("a", "40P01 deadlock detected"), of("b", "lost")]}),
-        (0, {"plans": [1], "results": [of("a"), of("b", "no")]}),
+        (0, {"planner": {"a": "b"}, "results": [of("a"), of("b", "no")]}),
         (1, {"results": []}),
     ]
     lines = b"".join(msgspec.json.encode(each) + b"\n" for each in told)
     expected = [of("a"), of("b", "no"), of("a", "40P01 deadlock detected")]
-    assert together(lines) == {"plans": [1], "results": expected}
-    assert together(b'[0,{"planner":{}}]\n') == {"planner": {}}
+    assert together(lines) == msgspec.convert({"planner": {"a": "b"}, "results": expected}, Report)
+    assert together(b'[0,{"planner":{}}]\n') == Report()
 
 
 def test_a_client_that_cannot_do_what_another_does_is_reported(empty: Database, data: Path) -> None:

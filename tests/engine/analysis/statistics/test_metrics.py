@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from engine.analysis.cells.published_line import Second
 from engine.analysis.statistics import metrics
 from engine.journal.totals import StepTotals, ops, rows, sla
 from tests.support.totals import SECOND_NS, made_role, made_totals
+from workloads.api.report import Report
 
 LOAD = replace(made_totals("l.i0", "load", 100_000.0), seconds=20.0)  # 2M rows, 20 000 statements
 QUERY = made_totals("qr100", "query", 8_000.0)  # 61 s, 488 000 queries, 6 000 rows inserted
@@ -245,9 +247,9 @@ def test_an_execution_is_counted_by_explain_and_on_average_by_pg_stat_statements
     plan = {"statement": "a", "shape": "0", "tree": {"kind": "Result"}, "execution_ms": 3.0, "rows": 1.0, "hit": 7}
     counted = {"plans": 10, "plan_us": 500, "calls": 20, "exec_us": 9000, "rows": 40, "hit": 60, "read": 0,
                "wal_bytes": 100}  # fmt: skip
-    totals = replace(LOAD, report={"plans": [plan]}, probes={"statements": {"planstats": counted}})
-    one, every = metrics.summary("load", totals)["executions"]
+    totals = replace(LOAD, probes={"statements": {"planstats": counted}})
+    one, every = metrics.summary("load", totals, msgspec.convert({"plans": [plan]}, Report))["executions"]
     assert (one.by, one.execution_ms, one.planning_ms, one.hit) == ("EXPLAIN", 3.0, None, 7)
     assert (every.by, every.planning_ms, every.execution_ms) == ("pg_stat_statements", 0.05, 0.45)
     assert (every.rows, every.hit, every.read, every.wal_bytes) == (2, 3, 0, 5)
-    assert len(metrics.summary("load", replace(totals, report={"plans": [plan, plan]}))["executions"]) == 2
+    assert len(metrics.summary("load", totals, msgspec.convert({"plans": [plan] * 2}, Report))["executions"]) == 2
