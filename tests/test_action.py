@@ -71,14 +71,14 @@ def test_a_head_that_is_worse_fails_the_job_and_the_files_say_so(runner: Runner,
     assert list(files.glob("2*/journal.db"))
 
 
-def test_a_head_that_does_not_compile_fails_the_job_with_the_compilers_words(runner: Runner, place: Path) -> None:
+def test_a_head_that_does_not_compile_fails_the_job(runner: Runner, place: Path) -> None:
     done = runner.run_action(f"file://{place}/origin", "broken", {"base": "origin/main"}, JOB_S)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "does not build:" in done.stderr and "nothing" in done.stderr
     assert "does not build.**" in runner.summary.read_text()
 
 
-def test_without_network_nothing_can_be_built_and_one_line_says_so(runner: Runner, place: Path) -> None:
+def test_without_network_one_line_says_that_nothing_builds(runner: Runner, place: Path) -> None:
     fresh = replace(runner, folder=place / "fresh", nix="own")
     fresh.make()
     fresh.bring_action()

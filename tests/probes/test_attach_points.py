@@ -132,7 +132,7 @@ def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
         (("f.lto_priv.0",), "f.lto_priv.0"),
     ],
 )
-def test_clones_of_static_functions_are_found_by_their_exact_spelling(
+def test_clones_of_static_functions_need_their_exact_spelling(
     compile_c: Compile, spelled: tuple[str, ...], found: str | None
 ) -> None:
     source = "".join(asm(name, "push %rbp; pop %rbp", "local") for name in spelled)

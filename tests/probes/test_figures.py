@@ -45,7 +45,7 @@ FRAMES = st.lists(
 
 
 @given(FRAMES)
-def test_a_step_is_the_sum_of_its_frames_and_the_largest_of_peaks(
+def test_a_step_is_the_sum_of_frames_and_the_largest_peak(
     frames: list[tuple[int, int, int, dict[int, int]]],
 ) -> None:
     total: figures.ProbeRecord = {}
@@ -84,7 +84,7 @@ def test_one_window_at_the_beginning_is_not_the_step() -> None:
         ("stalls", 9.9, "planner was attached around stalls only"),
     ],
 )
-def test_what_does_not_stand_for_the_step_is_withheld_and_says_why(mode: str, seconds: float, said: str) -> None:
+def test_partial_counts_are_withheld_with_the_reason(mode: str, seconds: float, said: str) -> None:
     record = planner(100, 5000, seconds=seconds) | {"mode": mode, "frames": 9}
     probes = {"insert": {"planner": record}, "delete": {"planner": record}}
     found = figures.step_figures(probes, ("insert", "delete"), 1000, 10.0)
@@ -96,7 +96,7 @@ def test_what_does_not_stand_for_the_step_is_withheld_and_says_why(mode: str, se
     assert (role["plan_us_per_statement"] is None) == bool(said)
 
 
-def test_another_probe_that_saw_the_whole_step_stands_in_for_one_that_did_not() -> None:
+def test_a_complete_probe_stands_in_for_a_partial_one() -> None:
     few = planner(10, 700, seconds=1.0) | {"mode": "stalls"}
     endpoint = {"plan_n": 100, "plan_us": 4000, "seconds": 10.0, "mode": ""}
     found = figures.role_figures({"planner": few, "endpoint": endpoint}, 100, 10.0)
@@ -106,7 +106,7 @@ def test_another_probe_that_saw_the_whole_step_stands_in_for_one_that_did_not() 
     assert figures.step_figures(probes, ("insert",), 1000, 10.0)["plan_us_per_op"] == 5.0
 
 
-def test_phases_counted_around_stalls_or_in_a_part_of_the_step_are_nobodys_shares() -> None:
+def test_phases_around_stalls_only_make_no_shares() -> None:
     exact = {"parse_us": 10, "plan_us": 90, "seconds": 9.0, "mode": ""}
     sampled = {"phases": {"plan": 100}, "seconds": 9.0, "mode": ""}
     assert figures.phases([{"phases": exact, "stacks": sampled}], 10.0)["phases_by"] == "exact"
@@ -119,7 +119,7 @@ def test_phases_counted_around_stalls_or_in_a_part_of_the_step_are_nobodys_share
     assert not figures.step_figures({"insert": {"phases": exact}}, ("insert",), 1, 10.0)["probe_notes"]
 
 
-def test_waits_for_a_cpu_are_of_the_whole_step_though_a_part_was_not_seen() -> None:
+def test_partial_run_queue_waits_cover_the_whole_step() -> None:
     record = {"sched": {"sum_us": 900, "max_us": 5, "runq_us": [[2, 9]], "seconds": 9.0}}
     assert figures.role_figures(record, 1, 10.0)["runq_us"] == pytest.approx(1000)
     assert figures.role_figures(record, 1, 9.0)["runq_us"] == 900
@@ -137,7 +137,7 @@ def frame(second: float, records: dict[int, dict[str, int]], quality: Quality = 
     return Frame("planner", round(second * 1e9), 10**9, records, {}, quality=quality)
 
 
-def test_at_a_steps_edges_connections_count_whole_and_what_lives_on_by_its_share() -> None:
+def test_frames_at_a_steps_edges_count_connections_whole() -> None:
     step = ProbedStep(1, 10**10, {7: "insert", 8: "monitor"}, (), busy=True)
     counts = {7: {"n": 100, "max_us": 5}, 8: {"n": 100}, 9: {"n": 100, "max_us": 5}}
     rows = [row for second in (10.0, 10.4, 11.4) for row in step.add(frame(second, counts), "", None)]
@@ -151,7 +151,7 @@ def test_at_a_steps_edges_connections_count_whole_and_what_lives_on_by_its_share
     assert (totals["insert"]["seconds"], totals["insert"]["frame_s"], totals["insert"]["frames"]) == (2.0, 3.0, 3)
 
 
-def test_what_a_frame_misses_comes_with_the_next_good_one_which_covers_both() -> None:
+def test_a_good_frame_covers_the_missed_one_before() -> None:
     lost, full = replace(NO_FAULT, lost_events=3), replace(NO_FAULT, map_keys_pct=100)
 
     def seconds(*frames: tuple[float, Quality]) -> float:
@@ -183,7 +183,7 @@ def test_only_good_frames_cover_a_step_and_a_row_says_its_mode() -> None:
     assert record["mode"] == ""
 
 
-def test_a_row_has_the_functions_of_its_role_and_how_often_they_were_sampled() -> None:
+def test_a_row_has_the_sampled_functions_of_its_role() -> None:
     step = ProbedStep(1, 0, {7: "query", 8: "monitor"}, (), busy=True)
     counts = ((7, "a", 2), (9, "b", 3), (8, "c", 1))
     leaves = tuple(Stack(pid, (16,), (name,), count) for pid, name, count in counts)
@@ -204,7 +204,7 @@ def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:
     assert (found["plan_p99_us"], found["plan_mean_us"], found["plan_us_per_statement"]) == (100, 50.0, 50.0)
 
 
-def test_exact_phases_are_preferred_and_the_sampled_ones_kept_beside_them() -> None:
+def test_exact_phases_are_preferred_to_sampled_ones() -> None:
     exact = {"parse_us": 10, "analyze_us": 10, "plan_us": 60, "execute_us": 20, "seconds": 1.0}
     sampled = {"samples": 100, "phases": {"plan": 50, "other": 50}, "seconds": 1.0}
     both = figures.phases([{"phases": exact, "stacks": sampled}], 1.0)
@@ -230,7 +230,7 @@ def with_sched(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     )  # fmt: skip
 
 
-def test_what_the_scheduler_did_stands_beside_the_rate_and_in_its_sentence(tmp_path: Path) -> None:
+def test_scheduler_figures_stand_beside_the_rate(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", change=with_sched)])
     assert comparison.figure("17.0", "l.i1", "wakeups_per_op") == pytest.approx(2, rel=0.01)
     assert comparison.values("16.3", "l.i1", "migrations_per_op") == [0, 0, 0]
@@ -302,13 +302,13 @@ def test_what_covers_nearly_all_of_a_step_covers_it() -> None:
 TOTALS = StepTotals(1.0, {}, 0, 0, 0, 0, 0, 0, 0, None)
 
 
-def test_the_settings_of_planstats_are_added_to_the_users_libraries() -> None:
+def test_planstats_settings_are_added_to_the_users_libraries() -> None:
     wanted = dict(planstats.settings((("work_mem", "4MB"), ("shared_preload_libraries", "auto_explain"))))
     assert wanted["shared_preload_libraries"] == "auto_explain,pg_stat_statements"
     assert (wanted["work_mem"], wanted["pg_stat_statements.track_planning"]) == ("4MB", "on")
 
 
-def test_what_planstats_counted_stands_for_planning_where_no_other_probe_did() -> None:
+def test_planstats_stand_for_planning_without_another_probe() -> None:
     statements: dict[str, Any] = {"plans": 10, "plan_us": 500, "calls": 12, "exec_us": 900, "seconds": 1.0}
     probes = {"statements": {"planstats": statements}}
     assert figures.step_figures(probes, ("insert",), 100, 1.0)["plan_us_per_op"] == 5.0

@@ -77,7 +77,7 @@ def test_a_stack_ends_at_the_first_address_outside_code(binary: elf.Elf) -> None
 
 
 @pytest.mark.slow
-def test_without_frame_pointers_only_the_innermost_function_is_believed(binary: elf.Elf) -> None:
+def test_only_the_innermost_function_needs_no_frame_pointer(binary: elf.Elf) -> None:
     known = folding.space(maps_of(binary), complete=False)
     user = (inside(binary, "standard_planner"), inside(binary, "main"))
     assert folding.frames_of(Stack(9, user, ("schedule",), 1), known) == ("standard_planner", "schedule_[k]")

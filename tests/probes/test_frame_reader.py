@@ -73,13 +73,13 @@ def test_recorded_scheduler_times_add_up_to_wall_time(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_recorded_run_queue_waits_are_in_histogram_and_count_alike(version: str) -> None:
+def test_run_queue_waits_agree_in_histogram_and_count(version: str) -> None:
     found = Reader("runq").feed((STREAMS / f"runq.{version}.jsonl").read_bytes())
     counts = buckets.merge(of for frame in found for of in frame.histograms.get("runq_us", {}).values())
     assert sum(counts.values()) == total(found, "n") > 0
 
 
-def test_samples_of_functions_are_kept_apart_from_those_of_stacks() -> None:
+def test_function_samples_are_kept_apart_from_stacks() -> None:
     """A sample in the kernel has the user's frame, too; the keys of 0.23 have a backslash and an n."""
     leaves = {"7,\n    0x10\n,\n": 3, "7,\\n    0x20\\n,\\n    do_sys_poll+19\\n": 2}
     first = burst(1, {"@group": {"7": 1}})
@@ -151,14 +151,14 @@ def test_the_first_burst_is_only_a_baseline() -> None:
     assert frame.records == {5: {"n": 5}}
 
 
-def test_a_burst_without_end_is_dropped_and_its_counts_come_with_the_next() -> None:
+def test_an_endless_burst_is_dropped_and_its_counts_kept() -> None:
     text = ready() + burst(101, {"@n": {"5": 1}}) + burst(102, {"@n": {"5": 4}}, tock=False)
     (frame,) = Reader("planner").feed((text + burst(103, {"@n": {"5": 9}})).encode())
     assert (frame.records[5]["n"], frame.dt_ns) == (8, 2 * S)
     assert frame.quality.missed_frames == 1
 
 
-def test_lost_events_and_helper_errors_are_told_with_the_frame_they_fall_into() -> None:
+def test_lost_events_and_errors_belong_to_their_frame() -> None:
     text = ready() + burst(101, {}) + line("lost_events", {"events": 12})
     text += json.dumps({"type": "helper_error", "msg": "no", "helper": "x", "retcode": -1}) + "\n"
     reader = Reader("planner")
@@ -246,7 +246,7 @@ def test_buckets_of_who_is_gone_are_counted_once() -> None:
     assert [frame.histograms.get("plan_us") for frame in found] == [{5: {3: 5}, 6: {3: 1}}, {6: {3: 1}}, {5: {3: 2}}]
 
 
-def test_histograms_that_were_emptied_in_a_burst_without_end_count_on_from_nothing() -> None:
+def test_histograms_emptied_in_a_burst_count_from_zero() -> None:
     def low(count: int) -> dict[str, Any]:
         return {"@plan_us": {"5": [{"min": 4, "max": 7, "count": count}]}}
 
@@ -270,7 +270,7 @@ def test_histograms_that_were_emptied_count_on_from_nothing() -> None:
     assert [frame.quality.emptied for frame in (one, two)] == [1, 0]
 
 
-def test_a_reused_pid_begins_anew_in_series_of_what_has_not_ended_too() -> None:
+def test_a_reused_pid_starts_a_new_series() -> None:
     text = ready() + burst(101, {"@switches": {"5,1": 50}, "@on_ns": {"5": 90 * S}})
     text += burst(102, {"@switches": {"5,1": 2}, "@on_ns": {"5": 1 * S}})
     text += burst(103, {"@switches": {"5,1": 5}, "@on_ns": {"5": 2 * S}})

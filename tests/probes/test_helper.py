@@ -168,9 +168,7 @@ def run_helper(command: Helper, arguments: list[str], environment: dict[str, str
         os.close(write)
 
 
-def test_bpftrace_gets_a_path_that_the_caller_cannot_point_elsewhere(
-    arguments: dict[str, str], safe_folder: Path
-) -> None:
+def test_bpftrace_gets_a_path_that_no_caller_can_redirect(arguments: dict[str, str], safe_folder: Path) -> None:
     """Else it could be made to attach in another program than the one in which it found a function's place."""
     folder = safe_folder / "bin"
     folder.mkdir()
@@ -185,7 +183,7 @@ def test_bpftrace_gets_a_path_that_the_caller_cannot_point_elsewhere(
     assert Path("/proc/self/mounts").read_text() == before
 
 
-def test_a_file_system_that_a_user_may_have_mounted_is_not_believed(compile_c: Compile, safe_folder: Path) -> None:
+def test_a_users_own_mount_is_not_trusted(compile_c: Compile, safe_folder: Path) -> None:
     """FUSE says of each file what its user wants: that it is root's, and another one the next time."""
     folder = safe_folder / "mounted"
     folder.mkdir()
@@ -256,7 +254,7 @@ def test_for_who_came_by_sudo_nothing_is_mounted(monkeypatch: pytest.MonkeyPatch
         helper.mount_tracefs()
 
 
-def test_it_leaves_nothing_in_its_folder_and_imports_from_no_other(tmp_path: Path) -> None:
+def test_the_helper_leaves_nothing_and_imports_its_own(tmp_path: Path) -> None:
     package = tmp_path / "probes"
     shutil.copytree(Path(helper.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = sorted(package.rglob("*"))

@@ -162,7 +162,7 @@ def test_planner_counts_plannings_by_protocol(
     assert total(phases, "execute_n", pids[2]) == 12
 
 
-def test_a_planning_inside_a_planning_is_counted_and_its_time_is_the_outer_ones(
+def test_a_nested_planning_counts_within_the_outer_time(
     which: int | str, server: Servers, attached: dict[str, ProbeSession]
 ) -> None:
     with client(server(which)) as connection:
@@ -227,7 +227,7 @@ def test_another_server_on_the_same_binary_counts_for_nothing(
     assert all(pids[0] not in frame.records and pids[0] not in frame.groups for frame in found["runq"])
 
 
-def test_endpoint_shows_dead_index_entries_until_they_are_cleaned(
+def test_endpoint_shows_dead_index_entries_until_clean_up(
     which_end: int, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
     """From 14 on plain VACUUM may leave the dead entries of few pages where they are; up to 13 it never does."""
@@ -295,7 +295,7 @@ def test_stacks_are_as_deep_as_the_binary_allows(
         assert all(len([one for one in line.split(";")[1:] if not one.endswith("_[k]")]) == 1 for line in folded)
 
 
-def test_servers_compiled_here_keep_frame_pointers_and_prebuilt_ones_do_not(which: int | str, server: Servers) -> None:
+def test_compiled_servers_keep_frame_pointers(which: int | str, server: Servers) -> None:
     file = elf.read((server(which).build.bin / "postgres").resolve())
     assert keeps_frame_pointers(file) == isinstance(which, str)
 

@@ -93,7 +93,7 @@ def asleep_for(monitor: psycopg.Connection, pid: int, event: str) -> bool:
     return row == (event,) and snapshot.take(pid).state == "S"
 
 
-def test_a_wait_for_a_lock_is_asleep_and_one_for_the_client_is_the_clients(
+def test_a_lock_wait_is_asleep_and_a_client_wait_the_clients(
     running: Server, watched: Watched, connection: psycopg.Connection
 ) -> None:
     pid, least = connection.info.backend_pid, 0.0

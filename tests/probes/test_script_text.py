@@ -62,7 +62,7 @@ def test_all_that_a_probe_reads_is_printed_by_its_script(probe: str) -> None:
 
 
 @pytest.mark.parametrize("probe", SCRIPTED)
-def test_nothing_is_deleted_from_what_is_printed_but_of_the_dead_and_not_while_it_is_printed(probe: str) -> None:
+def test_only_dead_entries_are_deleted_and_not_while_printing(probe: str) -> None:
     text = rendered(probe, "16.3-prebuilt")
     printed = set(re.findall(r"print\((@\w+)\)", text))
     histograms = {field.source for field in BY_ID[probe].fields if field.kind == "histogram"}
@@ -102,12 +102,12 @@ def test_user_stacks_are_addresses_in_every_version() -> None:
 
 
 @pytest.mark.parametrize(("cpus", "hz", "one_in"), [(2, 495, 5), (16, 495, 5), (64, 99, 1)])
-def test_many_cpus_are_sampled_less_often_and_stacks_of_all_alike(cpus: int, hz: int, one_in: int) -> None:
+def test_many_cpus_are_sampled_less_often(cpus: int, hz: int, one_in: int) -> None:
     text = script_text.script("stacks", GROUPS, cpus=cpus)
     assert f"profile:hz:{hz} /" in text and f"rand % {one_in} == 0" in text and hz // one_in == 99
 
 
-def test_a_usdt_pair_begins_and_ends_at_the_same_depth_of_the_stack() -> None:
+def test_a_usdt_pair_begins_and_ends_at_the_same_depth() -> None:
     assert 'reg("sp") - 8/' in rendered("planner", "16.3-prebuilt")
     assert 'reg("sp") - 0/' in rendered("planner", "17.11")
 

@@ -49,7 +49,7 @@ def test_a_restart_goes_without_clients_that_have_gone(idle: Program, helpers: t
     assert frame.groups[there.pid] == 2
 
 
-def test_a_client_that_leaves_while_the_probe_starts_does_not_keep_it_from_starting(
+def test_a_client_that_leaves_does_not_keep_a_probe_off(
     idle: Program, helpers: tuple[Helper, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone_pid = subprocess.Popen(["true"])
@@ -61,9 +61,7 @@ def test_a_client_that_leaves_while_the_probe_starts_does_not_keep_it_from_start
         assert running.restarts == 0
 
 
-def test_a_killed_bpftrace_is_started_again_once_and_the_gap_is_kept(
-    idle: Program, helpers: tuple[Helper, ...]
-) -> None:
+def test_a_killed_bpftrace_restarts_once_and_leaves_a_gap(idle: Program, helpers: tuple[Helper, ...]) -> None:
     with ProbeSession(idle.target(), "planner", command=helpers[-1]) as running:
         assert running.wait_baseline(), running.messages
         last = frames_until(running, bool)[-1]
@@ -103,7 +101,7 @@ def test_a_hung_bpftrace_is_killed_and_replaced_without_a_wait(
         assert running.wait_baseline()
 
 
-def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_took(
+def test_a_starved_bpftraces_late_frame_has_its_length(
     idle: Program, helpers: tuple[Helper, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is held by a signal, and the kernel's account of it is that of one that waits for a CPU: see the next test."""
@@ -136,7 +134,7 @@ def test_a_starved_bpftrace_is_waited_for_and_its_late_frame_is_as_long_as_it_to
             assert other.t_ns - other.dt_ns == pytest.approx(one.t_ns, abs=100_000)
 
 
-def test_who_is_kept_from_running_is_told_from_who_sleeps_is_stopped_or_works() -> None:
+def test_run_queue_waits_differ_from_sleep_stop_and_work() -> None:
     """Two spinners of unlike weight share a CPU, where the lighter one hardly runs."""
     cpu = max(os.sched_getaffinity(0))
     spin = [sys.executable, "-c", "import os\nwhile os.getppid() > 1: pass"]

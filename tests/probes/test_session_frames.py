@@ -179,7 +179,7 @@ def test_only_children_of_a_launcher_that_come_later_are_clients(idle: Program, 
 
 
 @pytest.mark.parametrize("probe", ["planner", "sched"])
-def test_of_thousands_of_short_processes_none_is_missed_and_those_long_gone_are_forgotten(
+def test_no_short_process_is_missed_and_old_ones_are_forgotten(
     compile_c: Compile, helpers: tuple[Helper, ...], probe: str
 ) -> None:
     children, rounds = 1000, 3  # had none been forgotten, there would be three times as many as after one

@@ -32,9 +32,7 @@ def test_stopping_leaves_nothing_behind(idle: Program, helpers: tuple[Helper, ..
     assert all(state_of(pid) == "" for pid in left)
 
 
-def test_what_cannot_be_had_is_one_line_before_anything_is_started(
-    compile_c: Compile, helpers: tuple[Helper, ...]
-) -> None:
+def test_unavailable_probes_are_one_line_before_any_start(compile_c: Compile, helpers: tuple[Helper, ...]) -> None:
     with Program(compile_c("server", "#include <stdio.h>\nint main(void) { getchar(); return 0; }"), 0) as program:
         running = ProbeSession(program.target(), "planner", command=helpers[-1])
         with pytest.raises(ProbeError, match="no attach point for 'plan_start'"):

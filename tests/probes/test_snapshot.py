@@ -51,7 +51,7 @@ def tool() -> str:
 
 
 @pytest.mark.slow
-def test_a_process_that_reads_a_pipe_is_found_in_that_read_of_that_pipe() -> None:
+def test_a_process_reading_a_pipe_is_found_in_that_read() -> None:
     with child(READ_A_PIPE) as (pid, descriptor):
         await_state(pid, "S")
         found = snapshot.take(pid)
@@ -90,7 +90,7 @@ def test_a_process_that_has_gone_is_a_note_and_no_error() -> None:
 
 
 @pytest.mark.outside
-def test_the_user_stack_of_a_sleeper_names_the_call_and_leaves_it_asleep() -> None:
+def test_a_sleepers_stack_names_the_call_and_lets_it_sleep() -> None:
     with child(SLEEP) as (pid, _):
         await_state(pid, "S")
         stack = finished(UserStack(pid, tool()))
@@ -133,7 +133,7 @@ def test_a_tool_that_hangs_is_given_up_and_the_process_goes_on(tmp_path: Path, m
 
 
 @pytest.mark.outside
-def test_a_tracer_killed_with_its_process_in_hand_leaves_it_running() -> None:
+def test_a_killed_tracer_leaves_its_process_running() -> None:
     """What attaching leaves behind is a signal to stop; see ptrace(2)."""
     with child(SLEEP) as (pid, _):
         tracer = subprocess.Popen([sys.executable, "-c", ATTACH_AND_HOLD, str(pid)], stdout=subprocess.PIPE)
@@ -189,7 +189,7 @@ def test_a_system_call_is_named(text: str, machine: str, expected: tuple[str, in
     assert snapshot.parse_syscall(text, machine) == expected
 
 
-def test_a_user_stack_is_read_with_addresses_where_there_is_no_name() -> None:
+def test_nameless_frames_of_a_stack_show_addresses() -> None:
     text = (
         "PID 12 - process\nTID 12:\n#0  0x00007f23007ac503     epoll_wait@@GLIBC_2.3.2\n"
         "#1  0x000055a71bf0df81 - 1 WaitEventSetWait\n#2  0x000000003b9a600b\n#3  0x000000003b9a600c main\n"

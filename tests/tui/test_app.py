@@ -184,7 +184,7 @@ def test_q_closes_what_lies_over_a_screen_and_then_leaves(recording: Path) -> No
     assert app.return_code == 0
 
 
-def test_what_goes_wrong_beside_the_picture_is_said_and_ends_nothing(recording: Path) -> None:
+def test_an_error_beside_the_picture_is_shown_and_survived(recording: Path) -> None:
     async def fail() -> None:
         raise LookupError("no such thing")
 
@@ -196,7 +196,7 @@ def test_what_goes_wrong_beside_the_picture_is_said_and_ends_nothing(recording: 
     on_each_screen(recording, act)
 
 
-def test_a_worker_that_fails_while_the_interface_closes_ends_in_no_traceback(tmp_path: Path) -> None:
+def test_a_worker_failing_at_exit_prints_no_traceback(tmp_path: Path) -> None:
     async def leave(pilot: Pilot[Any]) -> None:
         await pilot.press("q")
 

@@ -102,7 +102,7 @@ def test_each_key_does_something_and_breaks_nothing(
     "name",
     ["live-replay", "live-stalled", "live-interleaved", "live-detail", "compare-cells", "compare-slices", "flame"],
 )
-def test_each_key_of_the_last_row_does_something_on_further_screens(
+def test_each_key_of_the_last_row_acts_on_further_screens(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -16,9 +16,7 @@ def niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-def test_a_run_that_is_measured_is_given_way_to_while_the_interface_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_interface_loads_at_low_priority_during_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, seen = niceness(), []
     monkeypatch.setattr(main, "_import", lambda: seen.append(niceness()))
     with growing(tmp_path) as live:

@@ -90,7 +90,7 @@ def test_a_run_is_opened_by_two_clicks(recording: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["compare", "probes"])
-def test_a_row_of_a_table_is_clicked_and_the_wheel_moves_its_cursor(recording: Path, mode: str) -> None:
+def test_a_table_row_is_clicked_and_the_wheel_scrolls(recording: Path, mode: str) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = pilot.app.screen
         assert isinstance(screen, (CompareScreen, ProbesScreen))

@@ -27,7 +27,7 @@ def test_launch_is_opened_with_what_it_is_to_be_drawn_with(tmp_path: Path, optio
 
 
 @pytest.mark.parametrize("elsewhere", ["2>complaints", "2>&-"])
-def test_it_is_painted_on_the_terminal_also_where_complaints_are_sent_elsewhere(tmp_path: Path, elsewhere: str) -> None:
+def test_the_terminal_is_painted_with_stderr_redirected(tmp_path: Path, elsewhere: str) -> None:
     command = [sys.executable, "-m", "engine", "--out", str(tmp_path)]
     shell = ["/bin/sh", "-c", f'cd "$0" && exec "$@" {elsewhere}', str(tmp_path), *command]
     terminal = Terminal(shell, {"XDG_CONFIG_HOME": str(tmp_path)})

@@ -34,7 +34,7 @@ SIZES = ((200, 60), (80, 24), (60, 18), (20, 5), (1, 1), (130, 36), (79, 24), (8
 
 @pytest.mark.parametrize("screen", ["launch", "live", "compare", "probes", "history"])
 @pytest.mark.parametrize("over", ["", "question_mark", "ctrl+p"])
-def test_a_screen_that_is_slower_than_the_sizes_settles_on_the_last_one(
+def test_a_screen_slower_than_resizes_settles_on_the_last(
     recording: Path, monkeypatch: pytest.MonkeyPatch, screen: str, over: str
 ) -> None:
     laid_out: list[Size] = []
@@ -80,9 +80,7 @@ def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
         terminal.close()
 
 
-def test_several_watch_one_run_and_are_killed_and_the_writer_never_knows(
-    tmp_path: Path, watchers: Callable[[Growing], Terminal]
-) -> None:
+def test_killed_watchers_do_not_disturb_the_writer(tmp_path: Path, watchers: Callable[[Growing], Terminal]) -> None:
     with growing(tmp_path, start_ns=time.monotonic_ns() + AHEAD_NS) as live:
         live.second()
         terminals = [watchers(live) for _ in range(4)]  # two of them are killed, one leaves, one loses its terminal

@@ -26,7 +26,7 @@ def test_a_commit_is_shown_with_the_comparison_with_its_parent() -> None:
     assert withheld.record()["ratio"]["verdict"] == "withheld"
 
 
-def test_commits_that_were_passed_over_stand_there_with_the_reason() -> None:
+def test_skipped_commits_are_listed_with_the_reason() -> None:
     why = "cannot be compared: client CPU-bound (≥ 90% of a core) with tried: query"
     lines = list(replace(FOUND, commits=COMMITS[1:], unjudged={COMMITS[1].text: why}).lines())
     assert "qr100 became slower with one of these; those before the last could not be measured:" in lines

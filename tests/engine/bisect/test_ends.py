@@ -39,14 +39,14 @@ def late(build: str) -> Callable[[Cell, str, StepTotals], StepTotals]:
     return change
 
 
-def test_the_step_that_became_slowest_is_searched_by_unless_one_is_named(tmp_path: Path) -> None:
+def test_the_slowest_step_is_searched_unless_one_is_given(tmp_path: Path) -> None:
     made = runs(tmp_path, 1, effects={(BAD, "l.i0"): 0.9, (BAD, "qr100"): 0.8}, noise=0.0005)
     steps = [found.step for each in (None, "l.i0") if (found := judged(made, each)) is not None]
     assert steps == ["qr100", "l.i0"]
     assert judged(runs(tmp_path / "noisy", 1, noise=0.05), "qr100") is None, "more pairs may show it"
 
 
-def test_a_loss_below_the_margin_waits_for_more_pairs_where_another_step_may_be_slower(tmp_path: Path) -> None:
+def test_a_loss_below_the_margin_waits_for_more_pairs(tmp_path: Path) -> None:
     """l.i0 is slower by 1.7% for certain, l.i1 perhaps by more; no step is worse where that is the same."""
 
     def scattered(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -88,7 +88,7 @@ def test_a_commit_that_fails_or_misses_its_sla_cannot_be_judged(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_looks_at_ends_that_are_alike_find_a_difference_in_5_of_100_at_most() -> None:
+def test_alike_ends_differ_in_5_of_100_searches_at_most() -> None:
     from engine.analysis.statistics.inference import estimate, p_value
 
     chance, wrong, unadjusted = random.Random(2), 0, 0

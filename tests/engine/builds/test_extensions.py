@@ -62,7 +62,7 @@ def test_what_is_no_extension_is_one_line(tmp_path: Path, word: str, message: st
 
 
 @pytest.mark.usefixtures("servers")
-def test_an_extension_of_a_tree_needs_a_server_that_is_compiled_here(tmp_path: Path) -> None:
+def test_an_extension_of_a_tree_needs_a_compiled_server(tmp_path: Path) -> None:
     word = f"own={make_extension(tmp_path / 'own')}"
     extensions.check("b", word, 18, compiled=True)
     with pytest.raises(UserError, match="extension own cannot be built, because this server came without headers"):
@@ -83,7 +83,7 @@ def test_contrib_comes_with_every_server(servers: dict[str, Build]) -> None:
 LEFT_OUT = re.compile(r"plpgsql|.*pl(perl|python|tcl).*|uuid-ossp|xml2|sslinfo")
 
 
-def test_every_extension_of_a_server_at_hand_is_known_to_come_with_its_version(servers: dict[str, Build]) -> None:
+def test_extensions_of_a_server_at_hand_come_with_its_version(servers: dict[str, Build]) -> None:
     for label, build in servers.items():
         there = {file.stem for file in (Path(build.prefix) / "share").rglob("extension/*.control")}
         own = {name for name in there if not LEFT_OUT.fullmatch(name)}
@@ -91,9 +91,7 @@ def test_every_extension_of_a_server_at_hand_is_known_to_come_with_its_version(s
         assert [name for name in own if lacks(name, build.major)] == [], label
 
 
-def test_a_build_that_was_handed_over_has_the_extensions_of_its_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_build_has_the_extensions_of_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Build("16.3-v", "16.3", str(tmp_path), "0" * 32, "source", extensions=(Extension("v", "v 1.0"),))
     (tmp_path / "builds.json").write_text(json.dumps({"16.3+v=~/v": asdict(made)}))
     monkeypatch.setenv("PGBED_BUILDS", str(tmp_path / "builds.json"))
@@ -118,9 +116,7 @@ def test_an_install_of_debian_has_its_extensions_elsewhere(new_folder: Callable[
     assert extensions.has(prefix, "pg_trgm") and not extensions.has(prefix, "*") and not extensions.has(prefix, "x")
 
 
-def test_an_extension_of_a_server_for_this_machine_is_compiled_for_it_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extension_of_a_native_server_is_compiled_native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = "/nix/store/" + "a" * 32
     asked: list[Change] = []
 

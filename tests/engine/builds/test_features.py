@@ -39,7 +39,7 @@ def test_what_a_build_lacks_is_left_out_of_it_with_the_reason(tmp_path: Path) ->
     assert recorded({"lacking": found}) == found and recorded({}) == {}
 
 
-def test_a_step_asked_for_by_its_name_that_no_build_has_is_refused(tmp_path: Path) -> None:
+def test_a_named_step_that_no_build_supports_is_refused(tmp_path: Path) -> None:
     named = (Step("b", "task", {}, needs=("icu",), named=True),)
     without, with_icu = made(tmp_path, "16.3", icu=False), made(tmp_path, "16.4", icu=True)
     with pytest.raises(UserError, match=r"step b: 16\.3: it was compiled without ICU"):

@@ -128,7 +128,7 @@ def test_a_connection_string_names_an_external_server() -> None:
         ["a=postgresql://h", "mine=/opt/pg", "b=host=h", "fast=17.11:O3", "c=port=1", "new=git:~/src@x"],
     ],
 )
-def test_a_list_of_builds_keeps_commas_within_connection_strings_and_quotes(builds: list[str]) -> None:
+def test_a_list_of_builds_keeps_commas_within_quotes(builds: list[str]) -> None:
     assert joined(builds) == tuple(builds)
     assert joined(comma_list(comma_text(builds))) == tuple(builds)
     if not any("/opt/a" in build for build in builds):

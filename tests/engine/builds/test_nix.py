@@ -17,9 +17,7 @@ from tests.support.realnix import derivation
 STORE = "/nix/store/" + "a" * 32
 
 
-def test_over_hostpkgs_nix_neither_hides_the_machine_nor_asks_a_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_over_hostpkgs_nix_sees_the_machine_and_no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PGBED_PACKAGE_SET", "hostpkgs")
     command = nix.realise_command(f"{STORE}-postgresql-16.3.drv", tmp_path / "link")
     drv = f"{STORE}-postgresql-16.3.drv!out"

@@ -51,7 +51,7 @@ def test_a_failure_is_explained_in_the_builders_last_words(words: str) -> None:
     assert log.telling_lines()[1:] == ("applying limit.patch", "1 out of 1 hunk FAILED", "giving up")
 
 
-def test_the_lines_of_a_failure_begin_with_the_compilers_error_and_name_files() -> None:
+def test_a_failure_begins_with_the_compilers_error() -> None:
     compiler = "ccache gcc -Wall -O2 -I../../src/include   -c -o {0}.o {0}.c"
     made = "make: *** [GNUmakefile:11: all-src-recurse] Error 2"
     log = log_of(built(1, DRV), printed(1, *(compiler.format(f"fine{number}") for number in range(50))))

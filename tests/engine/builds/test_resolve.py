@@ -136,7 +136,7 @@ def test_a_major_version_is_its_newest_release(text: str, label: str) -> None:
     assert planned.builds == (label, "16.3-prebuilt") and planned.base == label
 
 
-def test_a_label_that_is_known_or_is_none_gets_no_hint_for_releases() -> None:
+def test_known_and_unlike_labels_get_no_hint_for_releases() -> None:
     entries = [CatalogEntry("16.3", "16.3", "", "source")]
     for text in (
         "16.3",
@@ -156,9 +156,7 @@ def test_a_label_that_is_known_or_is_none_gets_no_hint_for_releases() -> None:
 
 
 @pytest.mark.slow
-def test_without_the_wrapper_servers_need_nix_and_installs_do_not(
-    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_wrapper_servers_need_nix(new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGBED_CATALOG")
     with pytest.raises(UserError, match=r"^servers are built with Nix: .*nix run \.#bench.*--pg NAME=/path") as raised:
         one("16.3")
@@ -198,7 +196,7 @@ def test_builtin_shares_binaries_and_differs_in_initdb(servers: Path) -> None:
     assert builtin.initdb_args == tuple(BUILTIN)
 
 
-def test_source_not_at_hand_is_replaced_by_its_prebuilt_and_labelled_so(servers: Path) -> None:
+def test_a_missing_source_is_replaced_by_its_prebuilt(servers: Path) -> None:
     said: list[str] = []
     (build,) = resolve.resolve(["17.0-builtin"], said.append)
     assert build.label == "17.0-prebuilt-builtin"
@@ -226,7 +224,7 @@ def test_build_that_is_not_available_says_why_in_one_line(servers: Path, label: 
     assert "\n" not in message
 
 
-def test_what_is_not_available_is_refused_before_the_first_is_fetched(servers: Path, tmp_path: Path) -> None:
+def test_unavailable_builds_are_refused_before_any_fetch(servers: Path, tmp_path: Path) -> None:
     said: list[str] = []
     request = planfile.request({"builds": ["16.3", "17beta1"]})
     with pytest.raises(UserError, match="'17beta1' is not available here"):
@@ -315,7 +313,7 @@ def test_local_program_that_is_no_postgres_is_one_line(prefix: Path, script: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["sleep 1000 & sleep 1000", "while :; do sleep 1000 & sleep 0.1; done"])
-def test_a_program_that_does_not_end_is_stopped_with_all_it_started(prefix: Path, script: str) -> None:
+def test_a_hanging_program_is_stopped_with_its_children(prefix: Path, script: str) -> None:
     marker = prefix.parent.name
     saying(prefix, f"MARK={marker}; export MARK; {script}")
     with pytest.raises(UserError, match=r"did not exit within 1 s and was stopped"):
@@ -357,7 +355,7 @@ def test_tarball_folder_that_is_not_there_is_told(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_without_nix_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nix_the_error_has_the_installing_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match=r"\./bench, which installs it"):
         one("16.3-prebuilt")

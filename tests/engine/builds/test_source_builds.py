@@ -92,16 +92,14 @@ def test_what_is_built_again_is_the_same_bit_by_bit(tree: Path, build: Callable[
     assert "may not be deterministic" in differences(build(f"mine={tree}"))
 
 
-def test_a_tree_without_configure_is_built_by_meson_with_the_same_flags(
-    tmp_path: Path, build: Callable[[str], Build]
-) -> None:
+def test_a_tree_without_configure_is_built_by_meson(tmp_path: Path, build: Callable[[str], Build]) -> None:
     found = build(f"mine={smalltree.make_meson_tree(tmp_path / 'later')}:cassert")
     assert says(found).startswith("checked\n") and found.version == "18.99"
     usual = build(f"usual={smalltree.make_tree(tmp_path / 'today')}:cassert")
     assert found.flags == usual.flags and found.digest != usual.digest
 
 
-def test_what_does_not_compile_shows_the_compilers_words_and_leaves_nothing(tree: Path, tmp_path: Path) -> None:
+def test_a_failed_compilation_shows_the_compilers_words(tree: Path, tmp_path: Path) -> None:
     replaced(tree / "src/backend/postgres.c", "return 0;", "return nothing;")
     said: list[str] = []
     with pytest.raises(BuildFailed, match=r"build 'mine' failed: .*postgres\.c:\d+:\d+: error: .*nothing") as raised:
@@ -172,9 +170,7 @@ def test_a_layout_is_linked_of_the_same_objects(label: str, build: Callable[[str
     assert build(f"a={label}:layout1").flags.startswith("layout 1, CFLAGS=")
 
 
-def test_a_known_build_under_another_name_is_kept_for_a_run_that_goes_on(
-    build: Callable[[str], Build], tmp_path: Path
-) -> None:
+def test_a_renamed_known_build_is_kept_for_a_resumed_run(build: Callable[[str], Build], tmp_path: Path) -> None:
     old = build("old=17.0-prebuilt")
     assert (old.label, old.prefix) == ("old", build("17.0-prebuilt").prefix)
     assert resolve.made_here(old, tmp_path / "roots")

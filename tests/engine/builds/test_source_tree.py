@@ -221,7 +221,7 @@ def test_the_kernel_lets_git_start_no_process(tmp_path: Path) -> None:
     assert "Cannot fork" in done.stderr and done.returncode
 
 
-def test_what_root_owns_and_closes_is_read_by_an_unprivileged_account(tree: Path) -> None:
+def test_roots_private_tree_is_read_by_an_unprivileged_user(tree: Path) -> None:
     for folder, _, names in os.walk(tree):
         Path(folder).chmod(0o700)
         for name in names:
@@ -243,7 +243,7 @@ def test_what_no_other_account_may_enter_is_refused_in_one_line(tree: Path, monk
     assert "\n" not in str(raised.value)
 
 
-def test_another_owners_folder_above_is_no_repository_of_this_one(tree: Path) -> None:
+def test_another_owners_parent_folder_is_not_the_repository(tree: Path) -> None:
     (tree / "inner").mkdir()
     assert git(tree / "inner", "rev-parse", "HEAD")
     os.chown(tree / "inner", OWNER, OWNER)
@@ -252,9 +252,7 @@ def test_another_owners_folder_above_is_no_repository_of_this_one(tree: Path) ->
 
 
 @pytest.mark.parametrize("options", [(), ("--object-format=sha256",)])
-def test_bare_repositories_and_working_trees_beside_the_first_are_read(
-    base: Path, tree: Path, options: tuple[str, ...]
-) -> None:
+def test_bare_repositories_and_worktrees_are_read(base: Path, tree: Path, options: tuple[str, ...]) -> None:
     if options:
         smalltree.make_tree(base / "other")
         tree = base / "other"

@@ -53,7 +53,7 @@ def released(served: Path, tree: Path, version: str) -> Path:
     return tarball
 
 
-def test_a_release_is_pinned_by_its_published_checksum_then_patched(
+def test_a_release_is_pinned_by_its_published_checksum(
     server: Path, tmp_path: Path, build: Callable[[str], Build], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tarball = released(server, smalltree.make_tree(tmp_path / "unpacked"), "18.99")

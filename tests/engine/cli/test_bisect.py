@@ -156,7 +156,7 @@ def test_a_slow_commit_is_found_the_search_killed_midway(new_folder: Callable[[]
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("wrapped")
-def test_a_search_that_is_ended_while_it_builds_says_how_it_goes_on(new_folder: Callable[[], Path]) -> None:
+def test_a_search_ended_in_a_build_explains_how_to_resume(new_folder: Callable[[], Path]) -> None:
     folder = new_folder()
     _, bench, words = searching(folder, [0, 1])
     configure = folder / "postgres" / "configure"

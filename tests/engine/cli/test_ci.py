@@ -71,7 +71,7 @@ def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("gate", [False, True])
-def test_a_job_of_which_no_cell_has_finished_has_measured_nothing(gate: bool, tmp_path: Path) -> None:
+def test_a_job_without_a_finished_cell_measured_nothing(gate: bool, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", builds=("base", "head"), failed=dict.fromkeys(range(6), "no memory"))
     with pytest.raises(UserError, match="no cell has finished, so nothing is measured"):
         ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=gate)

@@ -34,7 +34,7 @@ def recorded(folder: Path) -> tuple[Path, Path]:
     return builds, plans
 
 
-def test_nothing_tells_where_the_recordings_were_made_and_they_are_small(unpacked: Path) -> None:
+def test_recordings_are_small_and_hide_their_machine(unpacked: Path) -> None:
     assert sum(len(files("engine.cli").joinpath(name).read_bytes()) for name in (RECORDING, PLANS)) < 900_000
     for run in recorded(unpacked):
         with JournalReader(run) as reader:
@@ -46,7 +46,7 @@ def test_nothing_tells_where_the_recordings_were_made_and_they_are_small(unpacke
 
 
 @pytest.mark.slow
-def test_the_first_is_a_run_of_two_builds_in_slices_with_two_incidents(unpacked: Path) -> None:
+def test_the_first_recording_has_two_incidents_in_slices(unpacked: Path) -> None:
     run, _ = recorded(unpacked)
     with JournalReader(run) as reader:
         assert {cell.subject.build for cell in reader.manifest.cells} and reader.manifest.sliced
@@ -57,7 +57,7 @@ def test_the_first_is_a_run_of_two_builds_in_slices_with_two_incidents(unpacked:
     assert compared["pairs"] == 4 and compared["design"].startswith("slices")
 
 
-def test_the_second_has_plans_of_forty_statements_of_which_some_changed(unpacked: Path) -> None:
+def test_the_second_recording_has_forty_plans(unpacked: Path) -> None:
     _, run = recorded(unpacked)
     compared = json.loads(Bench(unpacked)("compare", str(run), "--json").stdout)
     sections = {section["key"]: section for section in compared["sections"]}

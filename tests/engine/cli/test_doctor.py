@@ -64,9 +64,7 @@ def test_table_and_json_hold_every_check(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.outside
-def test_a_helper_that_others_may_change_is_warned_of_where_sudo_runs_it(
-    monkeypatch: pytest.MonkeyPatch, new_folder: Any
-) -> None:
+def test_a_helper_that_others_may_change_is_a_warning(monkeypatch: pytest.MonkeyPatch, new_folder: Any) -> None:
     package = new_folder() / "probes"
     shutil.copytree(Path(helper.__file__).parent, package)
     monkeypatch.setattr(doctor, "direct_command", lambda: ("/usr/bin/python3", "-I", str(package / "helper.py")))

@@ -26,14 +26,14 @@ def _refused(outcome: Outcome) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\udcff"])
-def test_an_output_folder_that_no_record_can_hold_is_refused_unmade(name: str, tmp_path: Path) -> None:
+def test_an_output_folder_of_invalid_name_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(name)
     for out in (name, f"{name}/runs", "link"):
         assert "choose another folder" in _refused(call(("run", "--pg", "absent", "--out", out), tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
 
 
-def test_more_connections_than_the_limit_of_open_files_allows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     design._check_open_files(8, 2)  # two clients in slices, of which engines had up to 218 open
     with pytest.raises(UserError, match=r"40 connections to 2 servers at once need 690 open files, .* limit is 256"):

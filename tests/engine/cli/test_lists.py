@@ -49,7 +49,7 @@ def test_a_build_is_one_line_and_its_record_is_in_the_json(capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)[0]["tarball"] == TARBALL
 
 
-def test_no_word_of_a_list_of_runs_is_torn_and_the_newest_is_marked(
+def test_run_names_are_never_wrapped_and_the_newest_is_marked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builds = ("16.3-prebuilt", "17beta1-builtin", "12.11-prebuilt")

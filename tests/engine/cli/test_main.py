@@ -110,7 +110,7 @@ def test_a_preset_is_a_plan_of_its_own(bench: Bench, label: str) -> None:
     assert ["autovacuum_naptime", "1s"] in config["settings"]
 
 
-def test_a_setting_of_a_file_that_a_server_does_not_know_is_left_out(
+def test_an_unknown_setting_of_a_file_is_left_out(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
 ) -> None:
     old, new = build(12).label, build(16).label

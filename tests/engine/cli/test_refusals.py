@@ -139,7 +139,7 @@ CHOSEN = [
 
 
 @given(st.sampled_from(CHOSEN), st.sampled_from([*TEXTS.values()]) | st.text())
-def test_any_value_of_any_option_is_counted_or_refused_in_one_line(
+def test_every_option_value_is_accepted_or_refused_in_a_line(
     build: Callable[[int | str], Build], new_folder: Callable[[], Path], chosen: tuple[str, str], value: str
 ) -> None:
     (workload, option), out = chosen, new_folder() / "never"

@@ -216,7 +216,7 @@ template.dumped(template.planned("db.example.org/app"), "", "", Path(sys.argv[1]
 
 
 @pytest.mark.slow
-def test_a_dump_is_removed_once_nobody_makes_it_and_no_run_has_begun_with_it(out: Path) -> None:
+def test_a_dump_is_removed_unless_it_is_in_use(out: Path) -> None:
     folder, of_one = housekeeping.data_of(out / "killed"), housekeeping.data_of(out / "one")
     of_one.mkdir(parents=True)
     (of_one / UNBEGUN).touch()

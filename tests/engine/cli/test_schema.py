@@ -71,7 +71,7 @@ def test_what_is_written_is_as_the_schema_says(tmp_path: Path, name: str) -> Non
     assert list(faults({"schema": SCHEMA}, schema, schema))
 
 
-def test_the_schema_of_a_comparison_names_every_key_and_says_what_it_is() -> None:
+def test_the_schema_of_a_comparison_describes_every_key() -> None:
     schema = printed()
     cell = schema["$defs"]["CellStep"]
     assert {"rate_per_s", "server_cpu_us_per_op", "sla", "stalls"} <= cell["properties"].keys()

@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stdout", ENDINGS)
-def test_what_cannot_be_printed_is_one_line_and_no_result_of_a_gate(
+def test_unprintable_output_is_one_line_and_not_a_gates_result(
     stdout: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGBED_OUT", "runs")

@@ -24,7 +24,7 @@ from tests.support.terminal import Terminal
 
 
 @pytest.mark.slow
-def test_what_bench_starts_takes_no_module_from_the_folder_that_it_is_called_in(tmp_path: Path) -> None:
+def test_bench_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
     for name in ("engine", "tui", "msgspec"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('not this one')")
@@ -58,7 +58,7 @@ def test_the_wait_for_an_engine_that_never_ends_can_be_left(tmp_path: Path) -> N
 
 
 @pytest.mark.screens
-def test_what_is_done_is_said_between_the_plan_and_the_first_picture(
+def test_progress_is_shown_until_the_first_picture(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
     bench = Bench(new_folder() / "runs")

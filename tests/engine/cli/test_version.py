@@ -37,7 +37,7 @@ def test_a_wrapper_names_the_revision_and_the_package_set(monkeypatch: pytest.Mo
         (None, "of no known revision"),
     ],
 )
-def test_an_installer_leaves_no_package_set_and_perhaps_a_revision(
+def test_an_installation_may_have_a_revision_but_no_package_set(
     origin: object, revision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = tmp_path / "pgbed-9.8.dist-info"
@@ -50,7 +50,7 @@ def test_an_installer_leaves_no_package_set_and_perhaps_a_revision(
     assert version_line() == f"bench 9.8, installed by uv, {revision}, no package set (not built by Nix)"
 
 
-def test_the_number_stands_in_one_place_and_every_licence_of_what_is_bundled_is_named() -> None:
+def test_the_version_is_in_one_place_and_licences_are_listed() -> None:
     assert version_line().startswith(f"bench {PROJECT['version']}, ")
     bundled = (Path(version.__file__).parents[1] / "report" / "vendor" / "README.md").read_text()
     named = {line.split("|")[3].strip() for line in bundled.splitlines() if line.startswith("| `")}

@@ -53,7 +53,7 @@ def test_lines_are_the_same_however_the_stream_is_cut(whole: list[bytes], rest: 
 
 
 @given(st.integers(MAX + 1, 4 * MAX), st.booleans(), st.lists(st.integers(0, 4 * MAX), max_size=8))
-def test_a_line_that_is_too_long_is_refused_with_and_without_an_end(size: int, ends: bool, places: list[int]) -> None:
+def test_a_line_that_is_too_long_is_refused(size: int, ends: bool, places: list[int]) -> None:
     buffer = LineBuffer(MAX)
     with pytest.raises(LineError) as caught:
         for piece in cut(b"x" * size + b"\n" * ends, places):
@@ -86,7 +86,7 @@ def test_no_bytes_raise_anything_else(line: bytes) -> None:
         assert error.fault is Fault.MALFORMED
 
 
-def test_lines_are_received_one_by_one_and_half_a_line_of_a_dead_peer_is_not_one() -> None:
+def test_half_a_line_of_a_dead_peer_is_not_a_line() -> None:
     with connected() as (near, far):
         far.sendall(b"one\ntwo\nhalf")
         far.close()
@@ -97,7 +97,7 @@ def test_lines_are_received_one_by_one_and_half_a_line_of_a_dead_peer_is_not_one
         assert near.waiting() == []
 
 
-def test_a_silent_peer_is_told_from_one_that_has_ended_and_what_it_said_is_kept() -> None:
+def test_a_silent_peer_is_distinguished_from_a_dead_one() -> None:
     with connected() as (near, far):
         far.sendall(b"ha")
         with pytest.raises(LineError, match="it has sent nothing for 0 s") as caught:
@@ -107,7 +107,7 @@ def test_a_silent_peer_is_told_from_one_that_has_ended_and_what_it_said_is_kept(
         assert near.receive(5) == b"half"
 
 
-def test_a_peer_that_sends_byte_after_byte_does_not_put_the_time_out_off() -> None:
+def test_a_slow_peer_does_not_postpone_the_timeout() -> None:
     with connected(max_bytes=1 << 20) as (near, far):
         done = threading.Event()
 
@@ -139,7 +139,7 @@ def test_without_waiting_only_what_has_come_is_taken() -> None:
         assert caught.value.fault is Fault.TOO_LONG
 
 
-def test_a_peer_that_takes_nothing_is_silent_and_one_that_is_gone_has_ended() -> None:
+def test_a_peer_that_reads_nothing_is_silent() -> None:
     with connected() as (near, far):
         with pytest.raises(LineError, match="it has taken nothing for 0 s") as caught:
             near.write(b"x" * (16 << 20), 0)

@@ -49,7 +49,7 @@ in
 
 
 @pytest.mark.outside
-def test_a_plan_as_large_as_a_plan_may_be_is_evaluated_and_its_programs_found(tmp_path: Path) -> None:
+def test_the_largest_plan_is_evaluated_with_its_programs(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
         plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
@@ -96,7 +96,7 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
+def test_measured_blocks_are_returned_without_a_builder_left(
     realised: Callable[..., list[FarmBlock]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = realised(f": > @folder/out1\n: > @folder/out3\n{writes(NOBODY)}", 4)
@@ -109,7 +109,7 @@ def test_what_was_measured_is_handed_out_where_no_builder_is_left_for_the_rest(
 
 
 @pytest.mark.slow
-def test_where_nobody_takes_any_it_is_said_who_was_asked_and_why_not(realised: Callable[..., list[FarmBlock]]) -> None:
+def test_builders_that_refuse_are_listed_with_reasons(realised: Callable[..., list[FarmBlock]]) -> None:
     nobody = writes(NOBODY)
     with pytest.raises(UserError, match="no builder takes a block"):
         realised(nobody, 2)
@@ -173,9 +173,7 @@ esac"""
     assert "ssh-ng://a" in first and "ssh-ng://a" not in second and LINE.format("b") in second
 
 
-def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_builds_of_trees_are_for_builders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, install = tmp_path / "tree", tmp_path / "install"
     make_tree(tree)
     (install / "bin").mkdir(parents=True)
@@ -197,9 +195,7 @@ def test_builds_of_trees_are_for_builders_and_installs_and_native_code_are_not(
         resolve.resolve(["other"], print)
 
 
-def test_native_code_is_found_in_what_a_build_of_the_users_table_is_derived_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_native_code_is_found_in_bases_of_user_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = tmp_path / "catalog.json"
     tarball = {"name": "postgresql-17.11.tar.bz2", "hash": "sha256-AA==", "path": ""}
     known = {"label": "17.11", "version": "17.11", "attr": "a", "provenance": "source", "drv": "a", "tarball": tarball}

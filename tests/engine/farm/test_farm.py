@@ -164,7 +164,7 @@ def farm(new_folder: Callable[[], Path]) -> Iterator[Farm]:
 
 
 @pytest.mark.nightly("four blocks are whole runs")
-def test_four_blocks_are_measured_by_two_builders_one_of_which_dies_midway(farm: Farm) -> None:
+def test_four_blocks_survive_the_death_of_one_builder(farm: Farm) -> None:
     plan = farm.plan(PLAN.format(rows=3000))
     with subprocess.Popen(
         farm.command(plan, "--blocks", "4", "--again", "--json"), env=farm.environment, stdout=subprocess.PIPE,
@@ -202,7 +202,7 @@ def test_four_blocks_are_measured_by_two_builders_one_of_which_dies_midway(farm:
     assert any("sandbox of a Nix build, without root and probes" in text for text in comparison["findings"])
 
 
-def test_a_measured_block_is_named_as_cached_and_ctrl_c_leaves_nothing(farm: Farm) -> None:
+def test_a_measured_block_is_cached_and_ctrl_c_leaves_nothing(farm: Farm) -> None:
     plan = farm.plan(PLAN.format(rows=1001).replace('"16.3-prebuilt"', '"mine=16.3-prebuilt"'))
     first, second = farm(plan, "--blocks", "1"), farm(plan, "--blocks", "1")
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr

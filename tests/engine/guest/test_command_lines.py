@@ -17,7 +17,7 @@ def of(release: str) -> Kernel:
     return Kernel("k", release, "distro", "/k", "/k/bzImage", "00", options=kernels.options_of(CONFIG))
 
 
-def test_a_comma_stands_between_kernels_and_between_parameters_of_one() -> None:
+def test_commas_separate_kernels_and_values_of_parameters() -> None:
     specs = ["6.12:preempt=lazy", "nohz_full=1-3", "host", "mine=/boot/vmlinuz", "6.1"]
     assert joined(specs) == ("6.12:preempt=lazy,nohz_full=1-3", "host", "mine=/boot/vmlinuz", "6.1")
     request = planfile.request({"builds": ["16.3"], "kernels": specs})
@@ -60,7 +60,7 @@ def test_what_a_kernel_would_not_heed_is_refused(release: str, word: str, messag
     assert with_words(of(release), ()).command_line == ""
 
 
-def test_every_option_that_a_parameter_needs_is_read_of_a_configuration() -> None:
+def test_options_that_parameters_need_are_read_from_configs() -> None:
     assert {each.option for each in PARAMETERS.values() if each.option} <= set(kernels.OPTIONS)
 
 

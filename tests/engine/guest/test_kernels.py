@@ -105,7 +105,7 @@ def test_names_are_checked_before_anything_is_fetched(monkeypatch: pytest.Monkey
             kernels.check_names(specs)
 
 
-def test_the_newest_package_of_a_series_is_taken_and_only_what_guests_need_of_it() -> None:
+def test_the_newest_package_of_a_series_is_unpacked_in_part() -> None:
     names = [
         "linux-image-6.1.0-9-amd64", "linux-image-6.1.0-50-amd64", "linux-image-6.1.0-51-cloud-amd64",
         "linux-image-6.12.95+deb12-amd64", "linux-image-6.12.9+bpo-amd64", "linux-image-6.12.99+deb12-rt-amd64",

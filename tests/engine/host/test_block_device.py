@@ -47,7 +47,7 @@ def test_a_config_has_its_device_settings_and_hands_them_down(tmp_path: Path) ->
         configs.resolve([str(tmp_path / "mine.toml")])
 
 
-def test_a_place_without_a_device_is_refused_and_no_other_file_is_written(tmp_path: Path) -> None:
+def test_a_folder_without_a_device_is_refused(tmp_path: Path) -> None:
     settings = (("read_ahead_kb", "0"),)
     assert device_of(Path("/proc")) is None
     with pytest.raises(UserError, match="is not on a block device"):

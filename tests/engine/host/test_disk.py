@@ -19,7 +19,7 @@ from engine.host import disk, machine_counters
 
 
 @pytest.mark.timeout(120)
-def test_a_pipe_is_written_to_when_somebody_reads_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_only_with_a_reader(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(OSError, match="No such device or address"):

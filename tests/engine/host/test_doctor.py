@@ -95,7 +95,7 @@ def test_an_output_folder_that_cannot_be_written_is_a_failure() -> None:
 
 
 @pytest.mark.outside  # only root can make files of another user
-def test_an_output_folder_that_somebody_else_may_replace_is_a_failure(new_folder: Any) -> None:
+def test_an_output_folder_that_others_may_replace_fails(new_folder: Any) -> None:
     folder = new_folder()
     folder.chmod(0o1777)
     (folder / "runs").symlink_to("/var")

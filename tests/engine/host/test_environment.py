@@ -106,16 +106,14 @@ def test_nothing_changed_is_no_drift(here: dict[str, Any]) -> None:
     ("storage", "free_bytes", 10**12, 10**9, ""),
     ("cpu", "boost", None, True, ""),
 ])  # fmt: skip
-def test_drift_is_said_with_both_values_unless_it_is_small_or_one_is_unknown(
+def test_drift_shows_both_values_unless_small_or_unknown(
     section: str, key: str, old: object, new: object, said: str, here: dict[str, Any]
 ) -> None:
     base = changed(changed(here, "state", "busy_share", 0.0), "cpu", "governor", None)
     assert "\n".join(drift(changed(base, section, key, old), changed(base, section, key, new))) == said
 
 
-def test_a_machine_without_an_id_is_known_by_its_adapters_at_every_boot(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_machine_without_an_id_is_known_by_its_adapters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own, boot, network = tmp_path / "machine-id", tmp_path / "boot_id", tmp_path / "net"
     monkeypatch.setattr(environment, "MACHINE_NAME", str(tmp_path / "none"))
     monkeypatch.setattr(environment, "MACHINE_IDS", (str(own),))
@@ -150,7 +148,7 @@ def test_a_machine_without_an_id_is_known_by_its_adapters_at_every_boot(
     assert environment.machine_id() == hashlib.sha256(b"pgbed 0123").hexdigest()[:12]
 
 
-def test_the_clock_of_an_idle_machine_is_not_compared_under_a_saving_governor(here: dict[str, Any]) -> None:
+def test_an_idle_clock_under_a_saving_governor_is_not_compared(here: dict[str, Any]) -> None:
     base = changed(changed(here, "state", "busy_share", 0.0), "cpu", "governor", "powersave")
     assert drift(changed(base, "cpu", "mhz", 3000.0), changed(base, "cpu", "mhz", 800.0)) == ()
 

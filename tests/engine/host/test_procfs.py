@@ -105,7 +105,7 @@ def test_a_stopped_process_is_seen_as_stopped() -> None:
 
 
 @pytest.mark.slow
-def test_only_the_time_of_a_process_that_runs_may_be_read_and_all_of_one_that_has_stopped() -> None:
+def test_all_times_of_a_stopped_process_may_be_read() -> None:
     program = [
         sys.executable,
         "-c",
@@ -346,7 +346,7 @@ def test_pressure_has_totals_in_ns() -> None:
     assert machine_counters.parse_pressure("cpu", text).keys() == {"pressure_cpu_some_ns"}
 
 
-def test_the_device_of_a_file_is_a_whole_disk_and_memory_has_none(tmp_path: Path) -> None:
+def test_the_device_of_a_file_is_a_whole_disk(tmp_path: Path) -> None:
     with machine_counters.Host(machine_counters.device_of(Path("/proc"))) as machine:
         assert machine.device() == {}
     name = machine_counters.device_of(tmp_path)
@@ -356,7 +356,7 @@ def test_the_device_of_a_file_is_a_whole_disk_and_memory_has_none(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_is_removed_before_it_was_written_is_not_counted_as_written(tmp_path: Path) -> None:
+def test_data_removed_before_writeback_is_not_written(tmp_path: Path) -> None:
     """Eight megabytes made dirty and cut off again; what the process then holds dirty is one page."""
     program = (
         "import os, sys\nfile = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)\nos.write(file, bytes(8 << 20))\n"

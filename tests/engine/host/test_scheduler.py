@@ -34,9 +34,7 @@ def test_what_a_kernel_does_not_know_is_refused_with_what_it_has() -> None:
             scheduler.parsed(texts)
 
 
-def test_where_the_kernel_shows_no_tunables_what_to_mount_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_scheduler_tunables_explain_what_to_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     debug = f"{tmp_path}/debug/sched/"
     place = scheduler.TunablePath((0, 1), scheduler.LAST, f"{debug}nr_migrate")
     monkeypatch.setattr(scheduler, "DEBUG", debug)

@@ -74,7 +74,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         assert reader.settings(first.id) == [("fsync", "on", "default")]
 
 
-def test_a_reader_sees_a_run_in_progress_and_that_its_engine_lives(tmp_path: Path) -> None:
+def test_a_reader_sees_a_run_in_progress_and_a_live_engine(tmp_path: Path) -> None:
     with written(tmp_path / "run"), JournalReader(tmp_path / "run") as reader:
         assert is_locked(tmp_path / "run")
         assert reader.steps(reader.attempts()[1].id)[0].state == "running"
@@ -115,7 +115,7 @@ with JournalWriter.open(Path(sys.argv[1])) as journal:
 
 
 @pytest.mark.slow
-def test_a_writer_killed_while_it_writes_leaves_a_journal_that_goes_on(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_a_usable_journal(tmp_path: Path) -> None:
     run = tmp_path / "run"
     writer = subprocess.Popen([sys.executable, "-c", WRITE_FOR_EVER, str(run)], stdout=subprocess.PIPE)
     assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
@@ -146,7 +146,7 @@ def test_a_failed_write_gives_up_its_second_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schema", ["0.9", "1.1", "2.0", ""])
-def test_a_journal_of_another_schema_is_refused_in_one_clear_line(tmp_path: Path, schema: str) -> None:
+def test_a_journal_of_another_schema_is_refused_in_one_line(tmp_path: Path, schema: str) -> None:
     run = tmp_path / "run"
     written(run).close()
     with sqlite3.connect(run / "journal.db") as connection:
@@ -196,7 +196,7 @@ def listing(run: Path) -> dict[str, tuple[int, int]]:
     return {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in run.iterdir()}
 
 
-def test_a_journal_that_is_watched_to_its_end_has_no_log_beside_it(tmp_path: Path) -> None:
+def test_a_journal_watched_to_its_end_has_no_log_file(tmp_path: Path) -> None:
     run = tmp_path / "run"
     journal = written(run)
     with JournalReader(run) as reader:
@@ -220,7 +220,7 @@ def killed(run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_reading_what_a_killed_engine_left_changes_nothing_and_finds_all(tmp_path: Path) -> None:
+def test_reading_a_killed_engines_journal_changes_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run"
     killed(run)
     before = listing(run)

@@ -47,7 +47,7 @@ def test_cells_run_by_themselves_or_those_of_a_repeat_together(
         ([(1, place, "finished") for place in range(4)], [0, 1, 2, 3], [0, 1, 2, 3]),
     ],
 )
-def test_cells_abreast_are_finished_when_they_finished_in_one_start_of_the_engine(
+def test_interleaved_cells_finish_in_one_start_of_the_engine(
     manifest: Manifest, made: list[tuple[int, int, str]], whole_cells: list[int], interleaved: list[int]
 ) -> None:
     designs: list[tuple[Interleave, list[int]]] = [("cells", whole_cells), ("slices", interleaved)]

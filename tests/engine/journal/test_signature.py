@@ -146,7 +146,7 @@ def test_a_key_that_others_can_read_is_refused(run: Path, key: Path, tmp_path: P
             use()
 
 
-def test_a_folder_in_which_others_can_exchange_the_key_is_refused(run: Path, key: Path) -> None:
+def test_a_folder_where_others_can_exchange_the_key_is_refused(run: Path, key: Path) -> None:
     key.parent.chmod(0o777)
     with pytest.raises(UserError, match="others can change what is in it"):
         planned(run, signed=True)

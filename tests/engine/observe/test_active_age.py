@@ -7,7 +7,7 @@ from engine.observe.active_age import ActiveAges
 MS = 1_000_000
 
 
-def test_a_statement_does_not_grow_old_while_its_server_is_stopped() -> None:
+def test_a_statement_does_not_age_while_its_server_is_stopped() -> None:
     ages = ActiveAges()
     for t_ms, active_ms in ((1000, 1000), (1250, 1125), (1500, 1250), (1750, 1500)):
         ages.remember(t_ms * MS, active_ms * MS)

@@ -55,7 +55,7 @@ def test_a_stopped_backend_is_named_before_what_it_waited_for() -> None:
     assert cause.name == "stopped" and "SIGSTOP" in cause.text and str(BACKEND) in cause.text
 
 
-def test_a_backend_that_was_stopped_in_a_wait_did_not_wait_all_along() -> None:
+def test_a_backend_stopped_in_a_wait_did_not_wait_throughout() -> None:
     wait = Wait("LWLock:WALWrite", "active")
     cause = first(stall(*(second(t, wait, backend_state="S" if t < 104 else "T") for t in range(99, 111))))
     assert cause.name == "stopped" and 0.5 < cause.score < 0.9
@@ -80,7 +80,7 @@ def test_a_lock_wait_is_known_from_the_log_alone() -> None:
     assert "held by pid 14 (autovacuum worker)" in found[0].text
 
 
-def test_a_lock_that_was_waited_for_in_a_part_of_the_stall_is_not_said_to_be_waited_for_in_all_of_it() -> None:
+def test_a_lock_waited_for_in_part_is_not_the_whole_stall() -> None:
     data = {"pid": BACKEND, "holders": [WORKER]}
     events = [LogEvent("lock_wait", START, ended, data) for ended in (None, START + 4 * S)]
     cause = first(replace(throughout(), events=events))
@@ -101,11 +101,11 @@ def test_storage_waits_are_io_and_tell_how_busy_the_device_was() -> None:
     assert cause.name == "io" and "IO:DataFileRead" in cause.text and "99%" in cause.text
 
 
-def test_uninterruptible_sleep_is_storage_though_the_server_says_nothing() -> None:
+def test_uninterruptible_sleep_is_storage() -> None:
     assert first(throughout(Wait("", "active"), backend_state="D")).name == "io"
 
 
-def test_a_checkpoint_behind_the_disk_waits_is_the_first_answer_and_the_wait_the_second() -> None:
+def test_a_checkpoint_is_the_first_cause_of_a_disk_wait() -> None:
     found = causes(replace(throughout(Wait("IO:WALSync", "active")), events=(checkpoint(98, 111),)))
     assert [cause.name for cause in found[:2]] == ["checkpoint", "wal"]
     assert "sync 6.4 s" in found[0].text and "100% of the stall" in found[0].text
@@ -140,7 +140,7 @@ def test_a_coupled_role_waits_for_its_partner() -> None:
     assert cause.text == "waits for the delete role, whose statement has run for 10.0 s, on CPU for 97%"
 
 
-def test_a_partner_whose_statement_is_over_explains_the_stall_that_is_over_with_it() -> None:
+def test_a_finished_partner_explains_a_stall_that_ended() -> None:
     theirs = [second(t, Wait("", "active"), in_flight_ns=(t - 100) * S) for t in range(101, 111)]
     cause = first(replace(throughout(IDLE, in_flight=False), partners=(Partner("insert", 0, theirs),)))
     assert (cause.name, cause.text) == ("partner", "waits for the insert role, whose statement ran for 10.0 s")

@@ -21,11 +21,11 @@ def test_clocks_that_go_alike_are_no_event() -> None:
     assert after(wall_s=1.05, boot_s=1.0) == []
 
 
-def test_a_suspended_machine_is_one_event_and_its_wall_clock_was_not_set() -> None:
+def test_a_suspension_is_one_event_not_a_set_clock() -> None:
     assert after(wall_s=41.0, boot_s=41.0) == [("suspended", "the machine was suspended for 40.0 s")]
 
 
-def test_a_wall_clock_that_was_set_is_told_apart_from_a_suspended_machine() -> None:
+def test_a_set_wall_clock_is_distinguished_from_suspension() -> None:
     assert after(wall_s=0.5, boot_s=1.0) == [("clock_step", "the wall clock was set by -0.5 s")]
     assert after(wall_s=44.0, boot_s=41.0) == [
         ("suspended", "the machine was suspended for 40.0 s"),

@@ -148,7 +148,7 @@ def test_the_server_is_asked_for_ages_that_no_page_has(page: Page) -> None:
     connections.close()
 
 
-def test_a_stall_begins_by_the_clock_where_ages_are_in_a_servers_own_time(page: Page) -> None:
+def test_a_stall_begins_by_the_clock_with_ages_in_active_time(page: Page) -> None:
     connections = Connections(ASKED, page, server())
     connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
     count(page, 2, *[1000] * 20)
@@ -160,7 +160,7 @@ def test_a_stall_begins_by_the_clock_where_ages_are_in_a_servers_own_time(page: 
     assert (stalled.slot, change.stall.started_ns, change.stall.max_in_flight_ns) == (2, 103 * S, 3 * S // 2)
 
 
-def test_a_backend_that_is_stopped_or_waits_for_a_lock_is_blocked_whatever_its_statements_take(page: Page) -> None:
+def test_a_stopped_or_locked_backend_is_blocked(page: Page) -> None:
     connections = Connections(STEP, page, server())
     connections.begin(lambda each: each.slot, StallRule(), 100 * S)
     locked = Observed({101: Wait("Lock:relation", "active", (9,)), 102: Wait("", "active")}, ())
@@ -213,7 +213,7 @@ def test_a_wait_for_a_lock_is_none_while_its_role_is_at_work(page: Page) -> None
     assert any(look(105 + quarter / 4) for quarter in range(4)), "other roles are none of its"
 
 
-def test_a_backend_is_blocked_for_as_long_as_it_was_seen_to_be_in_its_servers_own_time(page: Page) -> None:
+def test_a_backend_is_blocked_in_its_servers_own_time(page: Page) -> None:
     connections = Connections(STEP, page, server())
     connections.begin(lambda each: each.slot, StallRule(), 100 * S)
     page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
@@ -247,7 +247,7 @@ def test_an_uncounted_statement_may_be_blocked_too(page: Page) -> None:
     assert (change.stall.started_ns, change.stall.ended_ns) == (100 * S + S // 5, 102 * S)
 
 
-def test_backends_that_are_stopped_for_anothers_slice_have_no_state(page: Page) -> None:
+def test_backends_stopped_for_another_slice_have_no_state(page: Page) -> None:
     connections = Connections(STEP, page, server())
     connections.begin(lambda each: each.slot, StallRule(), 100 * S)
     stopped = ServerSample({"cpu_ns": 1}, {}, {101: Task(101, "T", 1, 0, 0, 0, 0, 0, 0)})
@@ -264,7 +264,7 @@ def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
     assert connections.totals("query", 1.0).backend_cpu_ns is None
 
 
-def test_a_process_elsewhere_is_counted_with_the_first_that_it_serves(page: Page) -> None:
+def test_a_shared_process_counts_with_the_first_it_serves(page: Page) -> None:
     page.words[Control.ELSEWHERE] = 1
     connections = Connections(STEP, page, server())
     connections.begin(lambda each: each.slot, StallRule(), 0)

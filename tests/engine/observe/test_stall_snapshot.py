@@ -52,7 +52,7 @@ def ended(bench: Bench, event: int) -> dict[str, Any]:
     return wait_for(data, "the stall to end")
 
 
-def test_a_backend_stopped_by_a_signal_is_seen_stopped_and_not_attached_to(bench: Bench, step: StepRow) -> None:
+def test_a_signalled_backend_is_seen_stopped_and_left_alone(bench: Bench, step: StepRow) -> None:
     backend = bench.backend(step, "insert")
     os.kill(backend, signal.SIGSTOP)
     try:
@@ -71,9 +71,7 @@ def test_a_backend_stopped_by_a_signal_is_seen_stopped_and_not_attached_to(bench
 
 
 @pytest.mark.outside
-def test_a_backend_behind_a_lock_is_seen_in_its_wait_with_the_holder_and_what_that_does(
-    bench: Bench, step: StepRow
-) -> None:
+def test_a_backend_behind_a_lock_is_seen_with_the_holder(bench: Bench, step: StepRow) -> None:
     (socket,) = bench.run.glob("cells/*/socket")
     host = str(socket.resolve())
     with psycopg.connect(host=host, user=SUPERUSER, dbname="ib", application_name="someone") as connection:

@@ -141,9 +141,7 @@ def test_three_seconds_in_any_kind_of_step_are_three_to_four(kind: Kind, at_s: f
     st.floats(0.0, 30.0),
     st.floats(0.0, 1.0),
 )
-def test_three_seconds_of_a_slow_statement_that_is_blocked_are_three_to_four(
-    kind: Kind, at_s: float, phase: float
-) -> None:
+def test_three_blocked_seconds_make_a_stall_of_three_to_four(kind: Kind, at_s: float, phase: float) -> None:
     """As of an index build: it may be the first statement of the step, and the only one."""
     (stall,) = planted(kind, at_s, 3.0, phase, blocked=True)
     assert 3.0 <= stall.duration_s <= 4.0
@@ -206,7 +204,7 @@ def test_depth_missed_rows_and_times_of_a_partial_stall() -> None:
     assert list(map(since_start, ends)) == [99, 99, 99, 14, 14]
 
 
-def test_a_stall_ends_where_work_goes_on_though_slower_than_before() -> None:
+def test_a_stall_ends_when_work_resumes_more_slowly() -> None:
     """After a lock of four seconds two thirds of the rate before: the stall is of four seconds, not of twenty."""
     _, stalls = run([Feed(1000)] * 10 + [Feed(0)] * 4 + [Feed(670)] * 16 + [Feed(1000)] * 5)
     assert [(since_start(s.started_ns), s.duration_s) for s in stalls] == [(10, 4)]
@@ -227,7 +225,7 @@ def test_a_short_recovery_does_not_end_a_stall() -> None:
     assert [change.stall.ending_ns is not None for change in changes][-4:] == [True, False, False, False]
 
 
-def test_warm_up_is_suppressed_and_a_stall_that_outlasts_it_is_not() -> None:
+def test_a_stall_that_outlasts_warm_up_is_reported() -> None:
     assert run([Feed(1000), Feed(1000), Feed(0), Feed(0), Feed(1000), *[Feed(1000)] * 10])[0] == []
     _, stalls = run([Feed(1000)] * 3 + [Feed(0)] * 5 + [Feed(1000)] * 4)
     assert [since_start(s.started_ns) for s in stalls] == [3]
@@ -239,7 +237,7 @@ def test_a_long_stall_is_not_its_own_yardstick() -> None:
     assert [(since_start(s.started_ns), s.duration_s) for s in stalls] == [(30, 200)]
 
 
-def test_a_lower_level_that_holds_is_a_new_level_after_one_window() -> None:
+def test_a_lower_level_that_holds_is_new_after_one_window() -> None:
     changes, stalls = run([Feed(1000)] * 30 + [Feed(200)] * 300)
     assert [s.duration_s for s in stalls] == [60]
     assert changes[-1].kind == "ended"
@@ -284,7 +282,7 @@ def test_one_statement_that_is_the_whole_step_never_stalls() -> None:
     assert run(feeds)[0] == []
 
 
-def test_a_stuck_statement_of_a_slow_role_is_a_stall_that_ends_with_it() -> None:
+def test_a_stuck_statement_of_a_slow_role_is_a_stall() -> None:
     """Statements of three seconds: only twenty times that is out of the ordinary."""
     _, stalls = simulate(400, [(60.0, 90.0)], statement_s=3.0)
     assert [(since_start(s.started_ns), s.trigger) for s in stalls] == [(60.0, "in_flight")]

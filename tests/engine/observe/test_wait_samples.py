@@ -124,9 +124,7 @@ CREATE INDEX ON planted (a sleepy_ops);
 
 
 @pytest.mark.parametrize("major", [12, 18, major_at_hand(19)])
-def test_a_planted_wait_for_a_buffers_lock_is_of_one_kind_in_all_versions(
-    major: int, server: Callable[[int | str], Server]
-) -> None:
+def test_a_wait_for_a_buffer_lock_is_of_one_kind_everywhere(major: int, server: Callable[[int | str], Server]) -> None:
     running = server(major)
     seen: set[str] = set()
     with Monitor(running.dsn()) as monitor, running.connect() as holder, running.connect() as waiter:

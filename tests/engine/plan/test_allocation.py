@@ -28,11 +28,11 @@ def test_time_goes_by_noise() -> None:
     assert once({"a": 0.01, "b": 0.03}, 20) == {"a": 5, "b": 15}
 
 
-def test_no_step_is_shorter_than_planned_and_the_others_share_the_rest() -> None:
+def test_no_step_is_shorter_than_planned() -> None:
     assert once({"a": 0.01, "b": 0.03, "c": 0.03}, 20) == {"a": 4, "b": 8, "c": 8}
 
 
-def test_no_step_is_longer_than_its_limit_and_the_others_have_the_rest() -> None:
+def test_no_step_is_longer_than_its_limit() -> None:
     assert once({"a": 0.01, "b": 1.0}, 50) == {"a": 18, "b": 4 * LONGEST}
     assert once({"a": 0.01, "b": 0.01}, 1000) == {"a": 4 * LONGEST, "b": 4 * LONGEST}
 
@@ -47,12 +47,12 @@ def test_without_room_for_a_pair_as_planned_there_is_none() -> None:
     assert divide(steps, 0, Budget(26.0, 10.0, 2.0), TAU, 5, 9).pairs == 1
 
 
-def test_where_only_steps_of_given_work_are_open_as_many_pairs_are_made_as_fit() -> None:
+def test_steps_of_given_work_get_as_many_pairs_as_fit() -> None:
     assert divide({}, 2, Budget(65.0, 10.0, 2.0), TAU, 4, 9).pairs == 6
     assert divide({}, 2, Budget(65.0, 10.0, 2.0), TAU, 4, 3).pairs == 3, "no more than are planned"
 
 
-def test_long_pairs_where_clusters_are_alike_and_many_where_they_are_not() -> None:
+def test_pairs_are_long_where_clusters_are_alike() -> None:
     """A pair costs 60 s besides its step, of 0.05 per root second: 77 or 4 s of it would be best (Kalibera, Jones)."""
     steps = {"a": OpenStep(4, 0.05, (4.0,) * 4)}
     alike, unlike = (divide(steps, 0, Budget(1000.0, 60.0, 1.0), tau, 4, 99) for tau in (0.005, 0.1))
@@ -88,7 +88,7 @@ def test_the_budget_is_kept() -> None:
             assert step.planned <= rest.seconds[name] <= LONGEST * step.planned
 
 
-def test_only_steps_without_effects_on_later_ones_may_have_another_length(tmp_path: Path) -> None:
+def test_only_steps_without_effects_change_their_length(tmp_path: Path) -> None:
     manifest = read_manifest(make_run(tmp_path / "r", repeats=1, blocks=40))
     assert planned_lengths(manifest) == {"qr100": 60}
 

@@ -83,7 +83,7 @@ def test_buffers_and_data_of_all_servers_fit_into_memory() -> None:
 
 
 @pytest.mark.parametrize("name", ["checkpoint_timeout", "lock_timeout", "huge_pages"])
-def test_what_must_be_the_same_for_all_cannot_be_sliced_if_some_versions_only_have_it(name: str) -> None:
+def test_settings_of_some_versions_cannot_be_sliced(name: str) -> None:
     spec = ConfigSpec("mine", "", "", (Setting(name, "0", last=13),))
     with pytest.raises(CannotBeSliced, match=f"config 'mine' sets {name} for some versions only"):
         interleaving.stretched(spec, (), 2)

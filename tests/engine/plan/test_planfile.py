@@ -126,9 +126,7 @@ def test_a_plan_reads_no_file_outside_its_folder(
     assert "is not below the plan's folder" in said and "20228" not in said
 
 
-def test_a_config_file_of_a_plan_is_found_beside_it_and_its_text_is_not_shown(
-    bench: Bench, plan: Callable[..., str], label: str
-) -> None:
+def test_a_plans_config_file_is_found_beside_it(bench: Bench, plan: Callable[..., str], label: str) -> None:
     file = plan(builds=[label], configs=["below/own.conf", "plain"])
     below = Path(file).parent / "below"
     below.mkdir(exist_ok=True)
@@ -157,9 +155,7 @@ def test_an_estimate_agrees_with_the_dry_run_and_asks_no_server(
     assert json.loads(bare("--plan", file, "--estimate").stdout)["cell_count"] == 24
 
 
-def test_clusters_that_are_kept_take_the_space_of_those_that_fit_into_the_time(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_kept_clusters_take_the_space_of_those_that_fit(bench: Bench, build: Callable[[int | str], Build]) -> None:
     plan = (
         "--pg", f"{build(14).label},{build(16).label}", "--keep", "--interleave", "cells", "--repeats", "400",
         "--rows", "5000", "--estimate",
@@ -170,7 +166,7 @@ def test_clusters_that_are_kept_take_the_space_of_those_that_fit_into_the_time(
         assert found["needed_bytes"] / found["cell_count"] == pytest.approx(short["needed_bytes"] / short["cell_count"])
 
 
-def test_a_detached_start_prints_nothing_but_json_with_the_runs_folder(bench: Bench, label: str) -> None:
+def test_a_detached_start_prints_only_json_with_the_folder(bench: Bench, label: str) -> None:
     done = bench("run", "--pg", label, "--repeats", "1", *SMALL, "--steps", "l.i0", "--detach", "--json")
     assert done.returncode == 0, done.stderr
     started = json.loads(done.stdout)

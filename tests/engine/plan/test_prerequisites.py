@@ -31,7 +31,7 @@ def without(program: str, *arguments: str, **environment: str) -> subprocess.Com
     )  # fmt: skip
 
 
-def test_a_plan_that_needs_bpftrace_is_refused_before_a_server_is_fetched(tmp_path: Path) -> None:
+def test_a_plan_that_needs_bpftrace_is_refused_early(tmp_path: Path) -> None:
     done = without_bpftrace(*DELETE, "--out", str(tmp_path / "runs"))
     assert done.returncode == 2 and done.stdout == ""
     (line,) = done.stderr.splitlines()  # no build was begun
@@ -68,7 +68,7 @@ def test_what_cannot_be_installed_says_why(tmp_path: Path) -> None:
     assert why == "not installed: E: Unable to locate package bpftrace" and "bpftrace not found" in refused
 
 
-def test_what_guests_are_made_of_is_installed_once_and_only_where_arguments_are_right(tmp_path: Path) -> None:
+def test_guest_tools_are_installed_once_for_valid_arguments(tmp_path: Path) -> None:
     installer, erofs = tmp_path / "install", shutil.which("mkfs.erofs")
     assert erofs is not None
     installer.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n')

@@ -90,7 +90,7 @@ def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_build_that_cannot_be_fetched_is_named_and_the_rest_is_run(here: Path, tmp_path: Path) -> None:
+def test_an_unfetchable_build_is_reported_and_the_rest_run(here: Path, tmp_path: Path) -> None:
     """As 17.0 prebuilt where there is no Nix; one that was asked for by its name is no build to do without."""
     (here / "17.0" / "bin" / "postgres").unlink()
     for program in (here / "16.3" / "bin" / name for name in ("postgres", "initdb")):

@@ -55,7 +55,7 @@ def test_a_recorded_setting_that_is_no_longer_taken_is_named(tmp_path: Path) -> 
         )
 
 
-def test_a_settings_file_below_each_value_of_a_setting_is_noticed_too(tmp_path: Path) -> None:
+def test_a_changed_settings_file_below_a_value_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "mine.conf"
     file.write_text("work_mem = 4MB\njit = on\n")
     manifest = planned(tmp_path, file)

@@ -24,9 +24,7 @@ def test_every_subject_has_one_cell_in_every_repeat(labels: list[str], repeats: 
 
 
 @given(LABELS, st.integers(1, 6))
-def test_a_linear_drift_adds_the_same_to_every_subject_over_an_even_number_of_repeats(
-    labels: list[str], blocks: int
-) -> None:
+def test_linear_drift_cancels_over_an_even_number_of_repeats(labels: list[str], blocks: int) -> None:
     found = subjects(labels, ["auto"], labels[0], False)
     cells = interleave(found, 2 * blocks)
     places = {subject: sum(cell.ordinal for cell in cells if cell.subject == subject) for subject in found}
@@ -46,7 +44,7 @@ def test_the_base_comes_first_and_its_double_next_to_it() -> None:
     )
 
 
-def test_a_base_that_is_not_among_the_builds_is_refused_with_the_nearest_name() -> None:
+def test_an_unknown_base_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match=r"unknown base '16\.4' \(nearest: .*16\.3"):
         subjects(["16.3", "17.0"], ["auto"], "16.4", False)
 

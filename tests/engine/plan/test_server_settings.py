@@ -39,7 +39,7 @@ def test_what_a_server_cannot_start_with_is_named(
     assert not list(bench.out.glob("*/manifest.json"))
 
 
-def test_configs_that_are_the_same_on_some_builds_only_are_compared(
+def test_configs_that_differ_on_some_builds_are_compared(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
 ) -> None:
     """As in the preset defaults-19: what a version's defaults do is compared with what differs by chance."""

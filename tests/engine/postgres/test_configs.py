@@ -120,7 +120,7 @@ HARMLESS = frozenset({
 })  # fmt: skip
 
 
-def test_of_every_setting_of_a_server_it_is_decided_whether_it_is_taken(
+def test_every_setting_of_a_server_is_taken_or_left_out(
     servers: dict[str, Build], server: Callable[[int | str], Server]
 ) -> None:
     names: set[str] = set()
@@ -135,7 +135,7 @@ def test_of_every_setting_of_a_server_it_is_decided_whether_it_is_taken(
 
 
 @pytest.mark.parametrize("name", ["new_command", "wal_library", "spool_directory", "primary_conninfo_2", "x_file"])
-def test_a_setting_of_a_later_version_that_looks_as_if_it_reached_out_is_left_out(name: str) -> None:
+def test_a_later_setting_with_outside_effects_is_left_out(name: str) -> None:
     assert setting_kinds.refusal(name, "x") and not setting_kinds.refusal(f"app.{name}", "x")
 
 
@@ -143,9 +143,7 @@ def test_no_config_of_the_catalog_has_a_setting_that_is_left_out() -> None:
     assert not [own for spec in catalog() for own in spec.settings if setting_kinds.refusal(own.name, own.value)]
 
 
-def test_a_config_of_another_machine_runs_without_what_reaches_out_of_the_cluster(
-    build: Builds, tmp_path: Path
-) -> None:
+def test_a_foreign_config_runs_without_outside_effects(build: Builds, tmp_path: Path) -> None:
     """As Debian ships it, with archiving, replication and an application's own setting."""
     (tmp_path / "main.conf").write_text(
         "data_directory = '/var/lib/postgresql/16/main'\nssl = on\nssl_cert_file = '/etc/ssl/certs/snakeoil.pem'\n"
@@ -201,7 +199,7 @@ def test_settings_of_a_preloaded_library_are_kept(build: Builds, tmp_path: Path)
     ("work_mem=8XB", 'invalid value for parameter "work_mem": "8XB"'),
     ("max_connections=0", "outside the valid range"),
 ])  # fmt: skip
-def test_a_value_that_the_server_refuses_is_an_error_before_the_run(text: str, said: str, build: Builds) -> None:
+def test_a_refused_value_is_an_error_before_the_run(text: str, said: str, build: Builds) -> None:
     with pytest.raises(UserError, match=said) as caught:
         one("cx5", build(16), text)
     assert str(caught.value).startswith("config 'cx5' on ")
@@ -289,7 +287,7 @@ def test_settings_may_end_with_a_major_version(build: Builds, tmp_path: Path) ->
     assert dict(one(str(tmp_path / "mine.toml"), build(16)).settings) == {"jit": "on"}
 
 
-def test_the_published_number_of_workers_is_set_by_the_names_that_18_and_19_have() -> None:
+def test_workers_are_set_by_the_names_of_18_and_19() -> None:
     (spec,) = resolve(["cx10c"])
     old, new = ({name: own for name, own in spec.of(major).items() if name.startswith("io_")} for major in (18, 19))
     assert old == {"io_method": "worker", "io_workers": "16"}
@@ -405,7 +403,7 @@ def test_a_config_whose_parts_are_of_a_wrong_kind_is_one_line(tmp_path: Path, te
         resolve([str(tmp_path / "mine.toml")])
 
 
-def test_a_config_that_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_config_that_is_not_a_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "mine.conf")
     (tmp_path / "large.conf").write_bytes(b"#" * (2 << 20))
     for path in ("/dev/zero", str(tmp_path / "mine.conf"), str(tmp_path / "large.conf"), "/" + "x" * 300, "x" * 5000):

@@ -33,7 +33,7 @@ def test_a_record_that_names_another_database_is_refused(tmp_path: Path, record:
         left_in(tmp_path)
 
 
-def test_cells_have_databases_of_different_names_that_any_server_takes() -> None:
+def test_cells_have_different_valid_database_names() -> None:
     runs = ["20261122-174413-prod-new", "20261122-174413-prod-new2", "20261122-174413-" + 70 * "x"]
     names = [database_name(run, f"{cell:03d}-prod-as-is-r1") for run in runs for cell in (1, 100, 1000, 1001)]
     assert len(set(names)) == len(names) and all(MADE.fullmatch(name) and len(name) < 63 for name in names)
@@ -48,7 +48,7 @@ def test_a_link_in_place_of_the_record_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_stop_ends_the_wait_for_a_server_on_which_a_database_was_left(tmp_path: Path) -> None:
+def test_a_stop_ends_the_wait_for_a_leftover_database(tmp_path: Path) -> None:
     record = tmp_path / "cells" / "001-prod-as-is-r1" / RECORD
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"build": "prod", "database": "pgbed_1", "mark": "x"}))

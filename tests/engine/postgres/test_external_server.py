@@ -82,12 +82,12 @@ def test_a_server_that_answers_oddly_is_refused_in_a_line(version: str, said: by
 
 
 @pytest.mark.parametrize("said", [_one_row(b"1", b"2"), NO_ROWS, _one_row(b"")])
-def test_a_scratch_database_is_not_taken_to_be_empty_on_an_odd_word(said: bytes) -> None:
+def test_a_scratch_database_is_empty_only_if_it_says_so(said: bytes) -> None:
     with odd_server("16.3", said) as conninfo, pytest.raises(UserError, match=r"^odd: "):
         check_scratch("odd", conninfo, "it")
 
 
-def test_a_server_that_never_answers_is_given_up_and_the_question_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_queries, "ANSWER_S", 0.3)
     with odd_server("16.3", None) as conninfo, pytest.raises(UserError) as raised:
         look("odd", conninfo)

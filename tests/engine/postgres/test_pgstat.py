@@ -114,7 +114,7 @@ def test_a_difference_is_never_negative(before: dict[str, int], after: dict[str,
     assert all(value >= 0 for objects in change["io"].values() for value in objects.values())
 
 
-def test_an_object_that_appears_counts_from_zero_and_states_are_kept() -> None:
+def test_a_new_object_counts_from_zero_and_states_are_kept() -> None:
     before = Snapshot({"user_tables": {}})
     after = Snapshot({"user_tables": {"pi1": {"n_tup_ins": 5, "n_dead_tup_now": 3}, "idle": {"n_dead_tup_now": 9}}})
     assert pgstat.difference(before, after) == {"user_tables": {"pi1": {"n_tup_ins": 5, "n_dead_tup_now": 3}}}
@@ -162,7 +162,7 @@ def test_the_recorded_rows_of_19_are_counted() -> None:
 
 
 @pytest.mark.parametrize("major", MAJORS)
-def test_settings_that_differ_from_the_default_have_the_servers_value(major: int, server: Servers) -> None:
+def test_non_default_settings_have_the_servers_value(major: int, server: Servers) -> None:
     running = server(major)
     with Monitor(running.dsn()) as monitor:
         found = {setting.name: setting for setting in pgstat.settings(monitor)}
@@ -286,7 +286,7 @@ def test_a_vacuum_at_work_is_seen(major: int, server: Servers) -> None:
     assert unnamed == {""}, "who may not see more is told that there is one"
 
 
-def test_what_the_databases_owner_made_is_not_executed_by_the_monitor(server: Servers) -> None:
+def test_functions_of_the_databases_owner_are_not_executed(server: Servers) -> None:
     running = server(16)
     with running.connect() as connection:
         connection.execute("CREATE SCHEMA theirs")
@@ -346,7 +346,7 @@ def test_a_question_that_the_server_gave_up_fails_no_later_one(server: Servers) 
             monitor.ask(slow, patience_s=60)
 
 
-def test_a_lost_connection_and_a_refused_question_are_monitor_errors(server: Servers) -> None:
+def test_lost_connections_and_refusals_are_monitor_errors(server: Servers) -> None:
     running = server(16)
     with Monitor(running.dsn()) as monitor:
         with pytest.raises(MonitorError, match="division by zero"):

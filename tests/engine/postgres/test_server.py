@@ -76,7 +76,7 @@ def test_servers_see_nothing_of_the_users_environment(
 
 
 @pytest.mark.parametrize("major", MAJORS)
-def test_cluster_does_not_depend_on_the_users_locale_and_time_zone(
+def test_cluster_does_not_depend_on_locale_and_time_zone(
     major: int, build: Builds, small_config: Configs, cell_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"LC_ALL": "POSIX", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo", "PGDATA": "/nowhere"}.items():
@@ -114,7 +114,7 @@ def test_pids_are_the_postmaster_and_its_children(major: int, server: Servers) -
         assert set(pids) <= set(processes_in(running.data_dir))
 
 
-def test_server_is_reached_only_by_its_own_user_over_a_private_folder(server: Servers, account: Account) -> None:
+def test_server_is_reached_only_by_its_user_in_a_private_folder(server: Servers, account: Account) -> None:
     folder = server(16).socket_dir
     assert folder is not None
     status = folder.stat()
@@ -168,9 +168,7 @@ def test_a_cluster_that_is_there_is_not_overwritten(build: Builds, small_config:
     assert (cell_dir / "data" / "PG_VERSION").exists()
 
 
-def test_a_socket_path_that_is_too_long_is_said_before_anything_is_made(
-    build: Builds, small_config: Configs, cell_dir: Path
-) -> None:
+def test_a_long_socket_path_is_refused_before_any_work(build: Builds, small_config: Configs, cell_dir: Path) -> None:
     deep = cell_dir / ("d" * 100)
     deep.mkdir()
     with pytest.raises(ServerError, match=rf"path of \d+ bytes, more than the {SOCKET_PATH_MAX}.*PGBED_SOCKETS"):
@@ -367,7 +365,7 @@ def test_another_process_in_the_clusters_folder_is_left_alone(
         shell.wait()
 
 
-def test_a_symlink_in_place_of_the_cluster_or_the_socket_folder_is_not_followed(build: Builds, cell_dir: Path) -> None:
+def test_a_symlink_as_cluster_or_socket_folder_is_refused(build: Builds, cell_dir: Path) -> None:
     for name in ("data", "socket"):
         target = cell_dir / f"pgbed-{name}"
         target.mkdir()
@@ -383,7 +381,7 @@ def test_a_symlink_in_place_of_the_cluster_or_the_socket_folder_is_not_followed(
 
 
 @pytest.mark.parametrize("kind", ["fifo", "symlink", "folder"])
-def test_what_stands_in_place_of_a_clusters_file_is_neither_written_nor_waited_for(
+def test_a_strange_file_in_a_cluster_is_not_written_to(
     kind: str, build: Builds, small_config: Configs, cell_dir: Path
 ) -> None:
     """An initdb that is not what it should be, of the account that runs servers."""
@@ -466,9 +464,7 @@ time.sleep(1)
 """
 
 
-def test_shared_memory_is_removed_once_the_last_process_has_let_go_of_it(
-    build: Builds, small_config: Configs, cell_dir: Path
-) -> None:
+def test_shared_memory_is_removed_with_its_last_process(build: Builds, small_config: Configs, cell_dir: Path) -> None:
     """A process that ends is attached for a moment in which nobody can see whose program it runs."""
     with Server(build(16), small_config(build(16)), cell_dir) as running:
         own = segments_of(running)

@@ -56,7 +56,7 @@ def test_a_checkpoint_begins_and_ends(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ("12.11", "17.0"))
-def test_a_checkpoint_that_a_crash_interrupts_is_ended_as_aborted(version: str) -> None:
+def test_a_checkpoint_that_a_crash_interrupts_is_aborted(version: str) -> None:
     assert [event.data.get("aborted") for event in of_kind("checkpoint", events(version))].count(True) == 1
 
 
@@ -155,7 +155,7 @@ def messages(log: ServerLog) -> list[str]:
     return [event.data["message"] for event in [*log.poll(), *log.poll()]]
 
 
-def test_a_log_may_come_later_end_in_a_line_be_cut_and_be_replaced(tmp_path: Path) -> None:
+def test_a_log_may_come_late_be_cut_or_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     with ServerLog(path, (0, 0)) as log:
         assert log.poll() == []
@@ -202,7 +202,7 @@ def test_a_failed_assertion_is_an_error_though_it_has_no_prefix(tmp_path: Path) 
         assert messages(log)[0].startswith("TRAP: failed Assert")
 
 
-def test_what_a_client_is_told_while_the_server_starts_is_no_error(tmp_path: Path) -> None:
+def test_refusals_while_the_server_starts_are_not_errors(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text(LINE.replace("ERROR", "FATAL").format("the database system is starting up"))
     with ServerLog(path, (0, 0)) as log:
@@ -244,7 +244,7 @@ def talkative(server: Servers) -> Iterator[Callable[[int], tuple[Server, psycopg
         connection.close()
 
 
-def test_analyzes_are_logged_where_vacuums_are_also_by_versions_that_ask_for_them_apart() -> None:
+def test_analyzes_are_logged_where_vacuums_are() -> None:
     usual = {"log_checkpoints": "on", "log_autovacuum_min_duration": "0", "log_lock_waits": "on"}
     analyzes, quiet = "log_autoanalyze_min_duration", {"log_autovacuum_min_duration": "-1"}
     assert log_settings(18, {}, tuple) == usual

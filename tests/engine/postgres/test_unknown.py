@@ -26,9 +26,7 @@ def test_of_a_version_that_is_known_nothing_is_unknown(label: str, server: Calla
 
 
 @pytest.mark.slow
-def test_a_version_of_the_future_is_measured_and_what_is_unknown_is_named(
-    bench: Bench, new_folder: Callable[[], Path]
-) -> None:
+def test_a_future_version_is_measured_and_gaps_reported(bench: Bench, new_folder: Callable[[], Path]) -> None:
     install = future.install(Path(BY_THEMSELVES["PGBED_SERVERS"]) / OLD, new_folder())
     toy = Bench(bench.out, {"PGBED_WORKLOADS": "toy=tests.support.toy"})
     done = toy("--pg", f"{OLD},new={install}", "--workload", "toy", "--questions", "200", "--answer", "late",

@@ -92,7 +92,7 @@ def test_a_server_that_hangs_is_named_given_up_and_ended(
     assert (cell_dir / "data").exists() is keep
 
 
-def test_a_server_that_obeys_nothing_is_killed_before_the_time_is_over(
+def test_a_server_that_ignores_signals_is_killed_in_time(
     build: Builds, small_config: Configs, cell_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)

@@ -28,9 +28,7 @@ def test_a_question_has_its_answer(channel: tuple[Channel, int]) -> None:
 
 
 @pytest.mark.parametrize("more", [ANSWER, b"You have mail\n", b"{"])
-def test_what_was_not_asked_for_is_not_the_answer_to_the_next_question(
-    channel: tuple[Channel, int], more: bytes
-) -> None:
+def test_an_unrequested_answer_is_not_the_next_one(channel: tuple[Channel, int], more: bytes) -> None:
     os.write(channel[1], ANSWER + more)
     with pytest.raises(LineError, match="more than it was asked for"):
         channel[0].ask({"do": "clock"})

@@ -48,7 +48,7 @@ def test_times_are_told_by_the_clock_here_and_counts_as_they_are(relay: Relay) -
     assert page.words[Control.STOP] == 1 and page.word(1, Word.STATE) == State.FAILED
 
 
-def test_what_would_write_elsewhere_or_makes_no_sense_is_taken_for_a_lost_connection(relay: Relay) -> None:
+def test_a_hostile_message_counts_as_a_lost_connection(relay: Relay) -> None:
     before = bytes(relay.page.bytes)
     for answer in (
         {"words": [[3], [1]], "in_flight": [0, 0]},  # an order of the engine's

@@ -121,7 +121,7 @@ def test_samples_are_compared_per_statement_when_both_are_known() -> None:
     assert how.startswith("as shares")
 
 
-def test_nodes_say_which_changed_by_more_than_chance_and_the_rest_is_grey() -> None:
+def test_nodes_show_certain_changes_and_the_rest_is_grey() -> None:
     old, new = ({"main;exec;plan": plan, "main;exec;run": 80, "main;gone": 12} for plan in (10, 90))
     base, other = (Profile(name, folded, 1000) for name, folded in (("old", old), ("new", new)))
     for tree in flame.difference(base, other)[:2]:
@@ -136,7 +136,7 @@ def test_nodes_say_which_changed_by_more_than_chance_and_the_rest_is_grey() -> N
     assert rows[0] == ["plan", 10, 90, "more"] and [row[3] for row in rows[1:]] == ["", ""]
 
 
-def test_cells_are_kept_apart_as_what_they_differ_by_is_no_change(runs: Path) -> None:
+def test_subjects_that_differ_in_config_are_kept_apart(runs: Path) -> None:
     run = runs / "one"
     found = flame.profile(run, Subject("16.3", "auto"), "l.i1", "delete")
     assert [cell.folded for cell in found.cells] == [OLD, OLD]
@@ -144,7 +144,7 @@ def test_cells_are_kept_apart_as_what_they_differ_by_is_no_change(runs: Path) ->
     assert found.statements == sum(cell.statements or 0 for cell in found.cells)
 
 
-def test_a_function_that_is_gone_can_be_seen_in_the_widths_of_the_first() -> None:
+def test_a_vanished_function_shows_in_the_first_widths() -> None:
     as_new, as_base, _ = flame.difference(Profile("old", OLD, 1), Profile("new", NEW, 1))
     assert inner(as_new, "main", "gone")["value"] == 0
     assert inner(as_base, "main", "gone")["value"] == 10
@@ -340,7 +340,7 @@ def test_a_browser_draws_it_and_runs_nothing_that_a_symbol_holds(tmp_path: Path)
         assert browser.evaluate("typeof owned") == "undefined"
 
 
-def test_versions_that_come_to_their_main_loop_in_other_ways_are_compared_from_there_on() -> None:
+def test_versions_are_compared_from_their_main_loop_on() -> None:
     old = {"main;ServerLoop;BackendRun;PostgresMain;exec;parse_analyze": 3, "main;ServerLoop;fork_[k]": 1}
     new = {"main;ServerLoop;postmaster_child_launch;BackendMain;PostgresMain;exec;parse_analyze_fixedparams": 3}
     profiles = [Profile(str(number), flame.under_main_loop(each), 1) for number, each in enumerate((old, new))]
@@ -349,7 +349,7 @@ def test_versions_that_come_to_their_main_loop_in_other_ways_are_compared_from_t
     assert inner(as_new, "main", "ServerLoop", "fork_[k]")["change"] == -1
 
 
-def test_a_function_that_was_split_in_two_is_one_and_recursion_stays() -> None:
+def test_a_split_function_is_one_and_recursion_stays() -> None:
     split = {"PostgresMain;CommitTransactionCommand;CommitTransactionCommandInternal;CommitTransaction": 2}
     assert flame.under_one_name(split) == {"PostgresMain;CommitTransactionCommand;CommitTransaction": 2}
     assert flame.under_one_name({"ExecProcNode;ExecProcNode": 1}) == {"ExecProcNode;ExecProcNode": 1}

@@ -63,9 +63,7 @@ def opened() -> Iterator[list[UnderWay]]:
         run.journal.__exit__(None, None, None)
 
 
-def test_the_yardstick_is_the_base_under_the_same_config_and_not_its_double(
-    tmp_path: Path, opened: list[UnderWay]
-) -> None:
+def test_progress_is_relative_to_the_base_not_to_its_control(tmp_path: Path, opened: list[UnderWay]) -> None:
     """Cells: 16.3 cx5, its double, 17.0 cx5, 16.3 cx7, its double, 17.0 cx7: the first three have finished."""
 
     def slow(cell: Any, step: str, totals: Any) -> Any:
@@ -95,9 +93,7 @@ def test_all_query_workers_are_one_rate(tmp_path: Path, opened: list[UnderWay]) 
     assert view.relative == pytest.approx(8000 / by_second, rel=1e-3)
 
 
-def test_a_step_that_slows_down_as_its_table_grows_is_held_against_the_base_at_equal_work(
-    tmp_path: Path, opened: list[UnderWay]
-) -> None:
+def test_a_slowing_step_is_compared_at_equal_work(tmp_path: Path, opened: list[UnderWay]) -> None:
     """Both are twice as fast in the beginning as later on: a fifth of the step against the whole would be 1.4."""
     opened.append(run := UnderWay(tmp_path / "r", 1))
     with sqlite3.connect(run.run / "journal.db") as connection:

@@ -102,7 +102,7 @@ def test_where_every_step_is_undecided_nothing_has_passed(tmp_path: Path) -> Non
     assert outcome.exit_code == 2 and "there is nothing to compare with the base" in outcome.stderr
 
 
-def test_a_step_that_is_no_slower_passes_and_one_that_is_no_faster_does_not(tmp_path: Path) -> None:
+def test_no_slower_passes_and_no_faster_does_not(tmp_path: Path) -> None:
     """17.0 may be 2% faster in l.i0 and 2% slower in qr100, but not the other way."""
 
     def uneven(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -122,7 +122,7 @@ def test_a_step_that_is_no_slower_passes_and_one_that_is_no_faster_does_not(tmp_
     assert cases(file) == {("17.0", step): "skipped" if step == "qr100" else "passed" for step in STEPS}
 
 
-def test_a_tolerance_below_the_margin_is_exceeded_by_a_certain_loss_within_it(tmp_path: Path) -> None:
+def test_a_small_tolerance_fails_on_a_certain_loss(tmp_path: Path) -> None:
     """The verdict of all is `same`; that l.i1 is a little slower is certain, and what is faster is no loss."""
     effects = {("17.0", "l.i1"): 0.99, ("17.0", "l.x"): 1.01}
     made = make_run(tmp_path / "runs" / "r", repeats=5, effects=effects, noise=0.0005)
@@ -158,7 +158,7 @@ def test_a_build_whose_cells_failed_fails_by_name_and_reason(tmp_path: Path) -> 
     assert [(suite.get("tests"), suite.get("errors"), suite.get("failures")) for suite in own] == [("4", "4", "0")]
 
 
-def test_one_cell_that_failed_is_enough_and_the_other_pairs_are_told(tmp_path: Path) -> None:
+def test_one_failed_cell_is_enough_to_fail(tmp_path: Path) -> None:
     outcome = gate(make_run(tmp_path / "runs" / "once", builds=THREE, repeats=5, failed={3: REASON}))
     assert outcome.exit_code == 1 and f"18dev l.i0 not measured in 1 of 5 cells: failed: {REASON}" in outcome.stderr
     assert "of 4 pairs" in outcome.stderr and "17.0" not in outcome.stderr
@@ -167,7 +167,7 @@ def test_one_cell_that_failed_is_enough_and_the_other_pairs_are_told(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_cell_is_excused_where_the_baseline_s_of_its_repeat_failed_too(tmp_path: Path) -> None:
+def test_a_cell_is_excused_if_the_baselines_failed_too(tmp_path: Path) -> None:
     assert gate(make_run(tmp_path / "runs" / "both", repeats=5, failed={2: REASON, 3: REASON})).exit_code == 0
     assert gate(make_run(tmp_path / "runs" / "base", repeats=5, failed={3: REASON})).exit_code == 0
     assert gate(make_run(tmp_path / "runs" / "stopped", repeats=5, unfinished=[6, 7, 8, 9])).exit_code == 0
@@ -177,7 +177,7 @@ def test_a_cell_is_excused_where_the_baseline_s_of_its_repeat_failed_too(tmp_pat
     assert every.exit_code == 3 and "all of 17.0" in every.stderr
 
 
-def test_side_by_side_a_crash_leaves_no_pair_and_fails_only_the_build_that_crashed(tmp_path: Path) -> None:
+def test_a_crash_fails_only_the_build_that_crashed(tmp_path: Path) -> None:
     crashed = dict.fromkeys((2, 3, 8), REASON)
     made = make_run(tmp_path / "runs" / "interleaved", builds=THREE, failed=crashed, slices=lambda cell, step: ())
     outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "l.i1=3%")
@@ -199,7 +199,7 @@ def late(*places: tuple[str, int]) -> Callable[[Cell, str, StepTotals], StepTota
 
 
 @pytest.mark.slow
-def test_a_missed_sla_fails_unless_the_baseline_misses_it_as_often(tmp_path: Path) -> None:
+def test_a_missed_sla_fails_unless_the_baseline_misses_it(tmp_path: Path) -> None:
     always = [("17.0", repeat) for repeat in (1, 2, 3)]
     made = make_run(tmp_path / "runs" / "late", change=late(*always))
     outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "90%")
@@ -244,7 +244,7 @@ def test_a_step_that_a_build_lacks_by_the_plan_is_skipped(tmp_path: Path) -> Non
     assert outcome.exit_code == 0 and "; without an answer: 1" in outcome.stderr
 
 
-def test_a_build_of_which_every_step_is_undecided_has_not_passed_beside_one_that_has(tmp_path: Path) -> None:
+def test_a_build_with_undecided_steps_only_has_not_passed(tmp_path: Path) -> None:
     def other(cell: Cell) -> dict[str, object]:
         return ENVIRONMENT | ({"memory": {"total_bytes": 2**33}} if cell.subject.build == "18dev" else {})
 

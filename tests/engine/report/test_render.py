@@ -174,13 +174,13 @@ def test_numbers_keep_about_four_digits(value: float | None, text: str) -> None:
     assert number(value) == text
 
 
-def test_builds_that_were_never_run_side_by_side_are_not_called_one_pair(tmp_path: Path) -> None:
+def test_builds_of_different_runs_are_not_one_pair(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / build, builds=(build,), repeats=5) for build in ("16.3", "17.0")]
     lines = render.footer(compare(runs))
     assert not [line for line in lines if "one pair" in line]
 
 
-def test_a_comment_has_the_sentence_and_the_rates_and_folds_the_rest(tmp_path: Path) -> None:
+def test_a_comment_has_sentence_and_rates_and_folds_the_rest(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", effects={("17.0", "qr100"): 0.8})])
     text = render.to_comment(comparison, ["head: a <b>", "gate: failed"])
     seen, folded = text.split("<details>")

@@ -36,7 +36,7 @@ def printed(step: SlicedStep, encoding: str = "utf-8", *, terminal: bool = False
 
 
 @pytest.mark.slow
-def test_thousands_of_blocks_are_few_lines_on_a_terminal_and_every_one_elsewhere(step: SlicedStep) -> None:
+def test_blocks_are_summarised_on_a_terminal_only(step: SlicedStep) -> None:
     pair = step.pairs[0]
     blocks = tuple(
         replace(block, block=number, order=("ABBA", "BAAB")[number % 2])

@@ -112,7 +112,7 @@ def test_an_index_that_is_none_is_made_anew(tmp_path: Path, index: bytes) -> Non
     assert trend._read(tmp_path / trend.INDEX).keys() == {"run01"}
 
 
-def test_few_points_are_said_to_be_few_and_a_damaged_run_has_none(tmp_path: Path) -> None:
+def test_few_points_are_reported_and_damaged_runs_have_none(tmp_path: Path) -> None:
     nightly(tmp_path, 1)
     broken = nightly(tmp_path, 2)
     (broken / "journal.db").write_bytes(b"no database")

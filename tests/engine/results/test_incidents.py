@@ -12,7 +12,7 @@ def found(*spans: Span) -> list[tuple[Span, ...]]:
     return incidents(spans, lambda span: span)
 
 
-def test_stalls_of_one_client_that_overlap_are_one_incident_and_others_are_not() -> None:
+def test_overlapping_stalls_of_one_client_are_one_incident() -> None:
     insert, delete, later = (1, 10, 15), (1, 12, 20), (1, 30, 40)
     other_client = (2, 11, 14)
     assert found(later, delete, other_client, insert) == [(insert, delete), (other_client,), (later,)]
@@ -28,7 +28,7 @@ spans = st.tuples(st.integers(1, 2), st.integers(0, 50), st.integers(0, 20)).map
 
 
 @given(st.lists(spans, max_size=12))
-def test_every_stall_is_in_one_incident_and_incidents_of_a_client_are_apart(stalls: list[Span]) -> None:
+def test_every_stall_is_in_exactly_one_incident(stalls: list[Span]) -> None:
     groups = found(*stalls)
     assert sorted(stall for group in groups for stall in group) == sorted(stalls)
     assert all(len({client for client, _, _ in group}) == 1 for group in groups)
@@ -39,7 +39,7 @@ def test_every_stall_is_in_one_incident_and_incidents_of_a_client_are_apart(stal
         assert all(end < begin for end, begin in zip(reached, begun[1:], strict=False))
 
 
-def test_a_cause_tells_more_than_a_wait_for_another_role_and_that_more_than_none() -> None:
+def test_a_cause_outranks_a_wait_for_another_role() -> None:
     ranked = [("", 0.0), ("unknown", 0.9), ("partner", 1.0), ("client", 0.9), ("io", 0.4), ("stopped", 0.9)]
     for least, place in zip(range(len(ranked)), ranked, strict=True):
         assert most_telling(ranked[: least + 1], lambda cause: cause) == place

@@ -17,7 +17,7 @@ INDEXED = PlanNode("Index Scan", "order_lines", "lines_pkey", estimated=4, actua
 NESTED = join("Nested Loop", scan("orders", 12, 48000), INDEXED, estimated=48, actual=192000)
 
 
-def test_a_changed_join_is_named_with_its_inner_relation_and_the_estimate_that_was_wrong() -> None:
+def test_a_changed_join_shows_its_relation_and_estimate() -> None:
     assert sentence("orders_by_customer", HASHED, NESTED, "3.2x slower") == (
         "orders_by_customer: 3.2x slower; Hash Join became Nested Loop on order_lines; "
         "rows estimated 12, were 48,000"
@@ -34,7 +34,7 @@ def test_a_factor_has_the_digits_that_tell_it_from_1(factor: float, text: str) -
     assert times(factor) == text
 
 
-def test_a_partition_that_is_not_read_any_more_is_no_other_order_of_joins() -> None:
+def test_a_pruned_partition_is_not_another_join_order() -> None:
     parts = join("Append", scan("p1"), scan("p2"))
     assert change(parts, join("Append", scan("p1"))) == "Seq Scan on p2 has gone"
 
@@ -65,7 +65,7 @@ def test_rows_below_a_limit_say_nothing_of_the_estimate() -> None:
     assert mistake(scan("t", 100000)) == "" and mistake(scan("t", 30, 20)) == ""
 
 
-def test_plans_side_by_side_mark_what_differs_and_what_only_one_has() -> None:
+def test_plans_side_by_side_mark_differences() -> None:
     assert [(line.mark, line.base, line.other) for line in lines(HASHED, NESTED)] == [
         ("≠", "Hash Join (10)", "Nested Loop (48→192,000)"),
         ("", "· Seq Scan on orders (10)", "· Seq Scan on orders (12→48,000)"),

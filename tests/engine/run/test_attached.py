@@ -157,7 +157,7 @@ def test_servers_that_are_running_are_compared_without_verdicts(
     assert running[0].made == running[1].made == []
 
 
-def test_what_cannot_be_seen_is_not_in_the_record_and_not_zero_on_screen(compared: tuple[Bench, str]) -> None:
+def test_invisible_figures_are_absent_not_zero(compared: tuple[Bench, str]) -> None:
     bench, _ = compared
     with JournalReader(bench.run) as reader:
         attempt = reader.attempts()[0]
@@ -202,9 +202,7 @@ def test_verdicts_are_given_where_others_load_is_accepted(compared: tuple[Bench,
     assert all(ratio["verdict"] != "none" or ratio["left_out"] for ratio in rates)
 
 
-def test_pgbench_runs_there_over_tcp_and_its_command_line_holds_no_password(
-    bench: Bench, running: list[Running]
-) -> None:
+def test_pgbench_over_tcp_has_no_password_on_its_command_line(bench: Bench, running: list[Running]) -> None:
     old, new = running
     with Relay(new.socket) as relay:
         pg = f"prod={old.dsn()},new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
@@ -232,7 +230,7 @@ def test_pgbench_runs_there_over_tcp_and_its_command_line_holds_no_password(
     assert old.made == new.made == [] and not list(run.glob("cells/*/database.json"))
 
 
-def test_a_connection_that_breaks_fails_its_cell_and_the_run_goes_on(bench: Bench, running: list[Running]) -> None:
+def test_a_broken_connection_fails_its_cell_only(bench: Bench, running: list[Running]) -> None:
     new = running[1]
     with Relay(new.socket) as relay:
         pg = f"new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
@@ -247,7 +245,7 @@ def test_a_connection_that_breaks_fails_its_cell_and_the_run_goes_on(bench: Benc
     assert new.made == [] and bench.attempts()[1].state == "interrupted"
 
 
-def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: Bench, running: list[Running]) -> None:
+def test_a_killed_engines_database_is_dropped_by_its_mark(bench: Bench, running: list[Running]) -> None:
     old, _ = running
     run = bench.detached("--pg", f"prod={old.dsn()}", *LONG)
     bench.await_step("l.i1")
@@ -278,7 +276,7 @@ def test_what_a_killed_engine_left_is_dropped_if_it_bears_the_runs_mark(bench: B
     wait_for(lambda: not list(run.glob("cells/*/database.json")), "its record to go")
 
 
-def test_a_database_that_is_given_must_be_empty_and_is_empty_afterwards(bench: Bench, running: list[Running]) -> None:
+def test_a_given_database_must_be_and_become_empty(bench: Bench, running: list[Running]) -> None:
     new = running[1]
     new.ask("CREATE DATABASE room")
     new.ask("GRANT CREATE ON SCHEMA public TO guest", "room")

@@ -44,7 +44,7 @@ def await_in_flight(bench: Bench, step: StepRow, age_s: float) -> None:
     wait_for(lambda: hangs(bench, step, age_s), "a statement to hang")
 
 
-def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, label: str) -> None:
+def test_a_stall_is_recorded_while_its_statement_runs(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = await_warm(bench)
     backend = bench.backend(step, "insert")
@@ -73,7 +73,7 @@ def test_a_stall_is_recorded_while_the_statement_is_still_running(bench: Bench, 
     nothing_left(bench)
 
 
-def test_a_lock_in_a_limited_step_in_slices_is_a_stall_that_ends_with_it(bench: Bench, label: str) -> None:
+def test_a_lock_in_a_limited_sliced_step_is_a_stall(bench: Bench, label: str) -> None:
     """With its holder as its cause, in all roles; the step goes on for long after it."""
     bench.detached("--pg", label, "--aa", "--repeats", "1", *LIMITED)
     step = await_warm(bench, "qp500")
@@ -104,7 +104,7 @@ def test_a_lock_in_a_limited_step_in_slices_is_a_stall_that_ends_with_it(bench: 
     bench("stop")
 
 
-def test_a_slow_statement_is_a_stall_while_it_is_stopped_or_waits_for_a_lock_and_not_while_it_sleeps(
+def test_a_slow_statement_stalls_if_blocked_not_if_asleep(
     bench: Bench, label: str, new_folder: Callable[[], Path]
 ) -> None:
     (data := new_folder() / "data.sql").write_text("CREATE TABLE t AS SELECT 1 AS id;")

@@ -43,7 +43,7 @@ def echo(record: dict[str, Any]) -> str:
     return f"heard {record['mark']}"
 
 
-def test_a_command_is_answered_also_in_a_folder_too_deep_for_a_socket(tmp_path: Path) -> None:
+def test_a_command_is_answered_in_a_very_deep_folder(tmp_path: Path) -> None:
     run = tmp_path / ("deep" * 30) / ("deeper" * 20)
     run.mkdir(parents=True)
     with listening(run, echo):
@@ -82,7 +82,7 @@ def test_an_answer_that_is_none_is_one_clear_line(tmp_path: Path, answer: bytes)
         engine.join()
 
 
-def test_callers_that_say_nothing_or_nonsense_do_not_keep_others_waiting(tmp_path: Path) -> None:
+def test_silent_or_odd_callers_do_not_delay_others(tmp_path: Path) -> None:
     with listening(tmp_path, echo):
         callers = [socket.socket(socket.AF_UNIX) for _ in range(control.CALLERS_MAX - 1)]
         for place, caller in enumerate(callers):

@@ -20,9 +20,7 @@ from tests.support.benchcall import Bench, nothing_left
 SMALL = ("--workload", "oltp", "--rows", "2000", "--tests", "point-query", "--seconds", "1", "--repeats", "1")
 
 
-def test_evicted_relations_are_read_again_whichever_way_the_server_knows(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_evicted_relations_are_read_again_on_any_version(bench: Bench, build: Callable[[int | str], Build]) -> None:
     labels = f"{build(18).label},{build(16).label}"
     done = bench("--pg", labels, *SMALL, "--set", "shared_buffers=32MB", "--between", "evict")
     assert done.returncode == 0, done.stderr
@@ -36,7 +34,7 @@ def test_evicted_relations_are_read_again_whichever_way_the_server_knows(
     assert told[old] is None and 0 < told[new] * next(c["ops"] for c in cells if c["build"] == new) <= reads[new]
 
 
-def test_a_build_without_the_extension_that_evicts_is_to_be_started_again(
+def test_a_build_without_pg_buffercache_restarts(
     server: Callable[[int | str], Server],
 ) -> None:
     sql, options = pgstat.question("evict", 180000), "-c extension_control_path=/nonexistent"

@@ -51,7 +51,7 @@ def open_files_of_the_gone(pid: int) -> list[str]:
     return found
 
 
-def test_whatever_ends_a_step_fails_its_cell_with_the_reason_and_the_run_goes_on(bench: Bench, label: str) -> None:
+def test_any_end_of_a_step_fails_its_cell_with_the_reason(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "4", *LONG)
     bench.await_step("l.i1")
     os.kill(postmaster(bench), signal.SIGKILL)
@@ -72,7 +72,7 @@ def test_whatever_ends_a_step_fails_its_cell_with_the_reason_and_the_run_goes_on
     nothing_left(bench)
 
 
-def test_a_server_that_dies_at_its_first_statements_is_the_reason(
+def test_a_server_that_dies_at_first_statements_is_the_reason(
     bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
 ) -> None:
     """An extension that each cell's database is given kills it."""
@@ -112,7 +112,7 @@ def test_a_signal_stops_cleanly_and_resume_goes_on(bench: Bench, label: str) -> 
     assert cells == [("001", "finished"), ("002", "interrupted"), ("002", "finished")]
 
 
-def test_kill_9_of_the_engine_leaves_no_orphan_and_resume_loses_only_the_running_cell(bench: Bench, label: str) -> None:
+def test_kill_9_of_the_engine_loses_only_the_running_cell(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "2", *SECONDS)
     bench.await_step("l.i1", cell=2)
     (link,) = bench.run.glob("cells/*/socket")
@@ -142,7 +142,7 @@ def test_an_engine_that_is_killed_as_it_starts_says_how_to_go_on(bench: Bench, l
     bench("stop")
 
 
-def test_a_monitor_that_does_not_answer_for_seconds_costs_no_cell(bench: Bench, label: str) -> None:
+def test_a_monitor_silent_for_seconds_costs_no_cell(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *SECONDS)
     bench.await_step("l.i1")
     with connect(bench) as connection:
@@ -198,7 +198,7 @@ def test_a_stop_is_obeyed_though_the_server_hangs(
     nothing_left(bench)
 
 
-def test_a_second_run_on_the_machine_is_refused_unless_it_shares_knowingly(
+def test_a_second_run_is_refused_unless_it_shares_knowingly(
     bench: Bench, label: str, new_folder: Callable[[], Path]
 ) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD_THE_HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -243,7 +243,7 @@ main()
 """
 
 
-def test_ctrl_c_while_the_engine_is_being_started_leaves_no_engine_behind(bench: Bench, label: str) -> None:
+def test_ctrl_c_during_start_up_leaves_no_engine(bench: Bench, label: str) -> None:
     arguments = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")[3:]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_IN_POPEN, *arguments],
@@ -257,7 +257,7 @@ def test_ctrl_c_while_the_engine_is_being_started_leaves_no_engine_behind(bench:
     nothing_left(bench)
 
 
-def test_a_lost_terminal_or_one_who_no_longer_watches_does_not_touch_a_detached_run(bench: Bench, label: str) -> None:
+def test_losing_the_terminal_does_not_affect_a_detached_run(bench: Bench, label: str) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--detach")
@@ -280,9 +280,7 @@ def bench_run_is_up(bench: Bench) -> None:
     wait_for(lambda: any(is_locked(path.parent) for path in bench.out.glob("*/journal.db")), "the engine to start")
 
 
-def test_a_run_in_the_background_of_a_script_is_spared_by_its_ctrl_c_and_ended_by_sigterm(
-    bench: Bench, label: str
-) -> None:
+def test_a_background_run_ignores_ctrl_c_and_obeys_sigterm(bench: Bench, label: str) -> None:
     command = bench.command("run", "--pg", label, "--repeats", "1", *LONG, "--plain")
     script = ["sh", "-c", '"$@" & echo $!; wait $!', "sh", *command]
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -331,9 +329,7 @@ def seconds_of(bench: Bench, step: StepRow) -> list[RoleSecond]:
 
 
 @pytest.mark.outside
-def test_a_disk_that_fills_up_in_a_step_fails_the_cell_and_keeps_what_was_measured(
-    new_folder: Callable[[], Path], label: str
-) -> None:
+def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], Path], label: str) -> None:
     out = new_folder()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g,mode=755", "tmpfs", str(out)], check=True)
     bench = Bench(out / "runs")
@@ -394,7 +390,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_its_name(new_folder: Callable[
 
 
 @pytest.mark.outside
-def test_a_wall_clock_that_is_set_is_noted_and_moves_no_time_of_the_journal(bench: Bench, label: str) -> None:
+def test_a_set_wall_clock_is_noted_and_moves_no_time(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = bench.await_step("l.i1")
 

@@ -58,7 +58,7 @@ def probed(run: Path, step: int) -> bool:
 
 
 @pytest.mark.nightly("without KVM each instruction of two kernels is emulated")
-def test_two_kernels_are_booted_and_a_guest_that_is_killed_fails_its_cell_only(bench: Bench, label: str) -> None:
+def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     run = bench.detached("--pg", label, "--kernel", f"{UNDER[0]}:preempt=full,{UNDER[1]}", *GUEST, *SWEEP)
     manifest = read_manifest(run)
     assert [(each.label, each.scheduler) for each in manifest.kernels] == [(VARIED, "CFS"), (UNDER[1], "EEVDF")]
@@ -132,7 +132,7 @@ def booted(command: str, machine: GuestMachine, found: tools.Tools, folder: Path
 
 
 @pytest.mark.nightly("each instruction of a kernel that boots is emulated")
-def test_a_guest_that_hangs_is_ended_and_what_happened_before_is_told(tmp_path: Path) -> None:
+def test_a_hanging_guest_is_ended_and_its_events_kept(tmp_path: Path) -> None:
     found = tools.find(print, tmp_path)
     guest = booted(FAULTS, GuestMachine("tcg", 1, 384, "tmpfs", 64, found.version), found, tmp_path)
     reason, console = guest.ending(None), "\n".join(guest.tail)

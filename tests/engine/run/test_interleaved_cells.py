@@ -155,7 +155,7 @@ def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) 
     assert written(bench) == sliced
 
 
-def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(bench: Bench, pair: str) -> None:
+def test_fully_paused_seconds_have_no_roles(bench: Bench, pair: str) -> None:
     options = ("--query-seconds", "6", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--slice-ms", "1000")
     done = bench("--pg", pair, *SMALL, *options)
     assert done.returncode == 0, done.stderr
@@ -171,7 +171,7 @@ def test_seconds_in_which_a_server_was_paused_throughout_are_none_of_its_roles(b
 
 
 @pytest.mark.nightly("a difference is planted in eight cells; that builds are cut in slices is seen in shorter runs")
-def test_a_slower_index_build_is_found_although_its_statements_are_cut(bench: Bench, label: str) -> None:
+def test_a_slower_index_build_is_found_in_cut_statements(bench: Bench, label: str) -> None:
     """The other one compresses the pages that it writes to its WAL."""
     plan = ("--rows", "40000", "--steps", "l.i0,l.x", "--repeats", "4", "--set", "shared_buffers=32MB")
     planted = ("--set-each", "wal_compression=off,on", "--slice-ms", "20")

@@ -78,7 +78,7 @@ def test_a_time_is_taken_apart_into_what_is_known_of_it(made: tuple[Bench, str])
         assert one.parts[0].us > 0
 
 
-def test_hyperfines_result_is_kept_with_times_of_programs_and_servers(made: tuple[Bench, str]) -> None:
+def test_hyperfines_result_is_kept_with_times_of_programs(made: tuple[Bench, str]) -> None:
     bench, _ = made
     for steps in totals_of(bench):
         for name, totals in steps.items():
@@ -121,7 +121,7 @@ def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -
         assert said.startswith(" time ") and said.rstrip().endswith(("ms", "us", " s"))
 
 
-def test_runs_of_a_cell_are_one_sample_and_only_they_are_the_servers_work(
+def test_runs_of_a_cell_are_one_sample(
     new_folder: Callable[[], Path], labels: tuple[str, str], made: tuple[Bench, str]
 ) -> None:
     once = totals_of(made[0])[1]
@@ -145,7 +145,7 @@ def test_runs_of_a_cell_are_one_sample_and_only_they_are_the_servers_work(
         assert not [event for event in reader.events() if event.kind in ("stall", "server_error")]
 
 
-def test_nothing_is_left_and_no_kill_on_purpose_is_a_stall_or_an_error(made: tuple[Bench, str]) -> None:
+def test_a_kill_on_purpose_is_not_a_stall_or_an_error(made: tuple[Bench, str]) -> None:
     bench, _ = made
     nothing_left(bench)
     assert not list(bench.run.glob("cells/*/clusters"))

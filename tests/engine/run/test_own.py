@@ -86,9 +86,7 @@ def bench(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[B
     bench.stop()
 
 
-def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
-    bench: Bench, labels: tuple[str, str]
-) -> None:
+def test_the_planted_plan_change_precedes_the_ratios(bench: Bench, labels: tuple[str, str]) -> None:
     told = bench("compare", "--all").stdout
     before = told[: told.index("Throughput")]
     assert told.startswith("Not the same results, or none: only_new, version.\n")
@@ -102,7 +100,7 @@ def test_the_planted_change_is_named_before_the_ratios_and_failures_before_it(
     assert "One execution, its planning apart" in told
 
 
-def test_a_statement_that_outlasts_slices_is_cut_and_has_the_time_of_its_own_server(bench: Bench) -> None:
+def test_a_statement_that_outlasts_slices_has_its_own_time(bench: Bench) -> None:
     cells = json.loads(bench("compare", "--json").stdout)["cells"]
     assert {cell["step"] for cell in cells if cell["times_s"]} == {"outlasts_slices"}
     assert set(bench.bound("outlasts_slices")) == {1}, "the servers have the same CPU"
@@ -144,7 +142,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is(
     assert not list(bench.out.glob("*/manifest.json"))
 
 
-def test_the_dump_of_a_template_is_made_for_its_run_and_not_for_a_dry_one(
+def test_a_templates_dump_is_made_for_a_run_not_a_dry_one(
     bench: Bench, labels: tuple[str, str], server: Callable[[int | str], Server], new_folder: Callable[[], Path]
 ) -> None:
     (statements := new_folder() / "s.sql").write_text("-- name: a\nSELECT 1")

@@ -66,7 +66,7 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
     assert "tx/s" in told and "Response time of pgbench statements" in told
 
 
-def test_scripts_that_write_are_counted_one_by_one_in_tables_as_asked_for(bench: Bench, label: str) -> None:
+def test_writing_scripts_are_counted_one_by_one(bench: Bench, label: str) -> None:
     made = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
     options = [word for option in made.split() for word in ("-O", option)]
     words = ("--clients", "2", "--transactions", "400", "--protocol", "prepared", *options)
@@ -93,9 +93,7 @@ def test_a_step_of_fixed_transactions_ends_with_its_last_client(bench: Bench, la
     assert 0 < totals.seconds <= pgbench_s + 0.05, "without pgbench's shutdown"
 
 
-def test_own_scripts_have_weights_variables_and_connections_of_their_own(
-    bench: Bench, label: str, tmp_path: Path
-) -> None:
+def test_own_scripts_have_weights_variables_and_connections(bench: Bench, label: str, tmp_path: Path) -> None:
     one, two = tmp_path / "one.sql", tmp_path / "two.sql"
     one.write_text("SELECT :wanted;\n")
     two.write_text("\\set a random(1, 10)\nSELECT pg_sleep(0.001), :a;\n")
@@ -163,9 +161,7 @@ def test_under_a_rate_lateness_and_what_was_skipped_are_recorded(bench: Bench, l
         assert sum(each.get("skipped", 0) for _, each in reader.outcomes(row.id)) == role.outcomes["skipped"]
 
 
-def test_what_a_pgbench_that_does_not_end_had_done_is_what_its_log_says(
-    bench: Bench, label: str, tmp_path: Path
-) -> None:
+def test_a_hanging_pgbenchs_work_is_counted_by_its_log(bench: Bench, label: str, tmp_path: Path) -> None:
     script = tmp_path / "hangs.sql"
     script.write_text(
         "UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1;\n"
@@ -208,9 +204,7 @@ def test_a_script_with_an_error_is_refused_before_anything_runs(
     assert not list(bench.out.glob("*/manifest.json"))
 
 
-def test_an_error_in_a_transaction_ends_the_cell_before_it_is_measured(
-    bench: Bench, label: str, tmp_path: Path
-) -> None:
+def test_an_error_in_a_transaction_ends_the_cell_early(bench: Bench, label: str, tmp_path: Path) -> None:
     script = tmp_path / "e.sql"
     script.write_text("SELECT 1;\n\n\\set a :nosuch + 1\n")
     done = bench("run", "--pg", label, "--repeats", "1", "--workload", f"pgbench:{script}", *SMALL, "--plain")
@@ -272,7 +266,7 @@ def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, lab
     nothing_left(bench)
 
 
-def test_what_dies_ends_its_cell_with_a_reason_and_an_engine_leaves_no_folder(bench: Bench, label: str) -> None:
+def test_a_dead_process_ends_its_cell_with_a_reason(bench: Bench, label: str) -> None:
     words = ("--repeats", "3", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
     bench.detached("--pg", label, *words)
     os.kill(bench.client(bench.await_step("select.c2"), "pgbench"), signal.SIGKILL)
@@ -291,7 +285,7 @@ def test_what_dies_ends_its_cell_with_a_reason_and_an_engine_leaves_no_folder(be
     assert not folder.exists()
 
 
-def test_a_record_that_names_another_program_or_script_is_not_gone_on_with(
+def test_a_record_of_another_program_or_script_is_refused(
     bench: Bench, label: str, new_folder: Callable[[], Path]
 ) -> None:
     script = new_folder() / "one.sql"

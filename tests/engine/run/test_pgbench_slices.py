@@ -93,7 +93,7 @@ def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> No
         assert totals.report["pgbench"]["processed"] >= role.statements
 
 
-def test_statements_have_their_times_without_the_stops_and_how_sure_these_are(done: Bench) -> None:
+def test_statements_have_times_without_stops_and_their_error(done: Bench) -> None:
     for step in steps(done, "script.c3"):
         totals = step.totals
         assert totals is not None

@@ -55,7 +55,7 @@ NAMES = ("../../precious", "/tmp/precious", "..", "", "a/b", "x" * 256, "a\nb", 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", ["cell", "build", "run"])
-def test_a_name_that_is_no_files_is_refused_before_anything_is_done(out: Path, name: object, place: str) -> None:
+def test_an_invalid_file_name_is_refused_before_any_work(out: Path, name: object, place: str) -> None:
     with edited(out / "one") as record:
         {"cell": record["cells"][0], "build": record["builds"][0], "run": record}[place][
             {"cell": "id", "build": "label", "run": "run"}[place]
@@ -114,7 +114,7 @@ def test_a_finished_run_needs_no_builds(new_folder: Callable[[], Path]) -> None:
     assert (done.returncode, done.stderr) == (0, "") and "bench compare" in done.stdout
 
 
-def test_a_run_of_an_install_is_continued_unless_that_has_changed(
+def test_a_run_of_an_install_continues_unless_it_changed(
     bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
 ) -> None:
     place = new_folder() / "install"
@@ -206,7 +206,7 @@ def test_a_folder_that_another_user_could_rearrange_is_refused(new_folder: Calla
 @pytest.mark.parametrize(
     ("owner", "group", "mode"), [(NOBODY, NOBODY, 0o755), (0, 0, 0o777), (0, 0, 0o1777), (0, NOBODY, 0o2775)]
 )
-def test_root_writes_nothing_where_another_user_may_have_put_links(
+def test_root_writes_nothing_through_another_users_links(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build], owner: int, group: int, mode: int
 ) -> None:
     out, target = new_folder(), new_folder()

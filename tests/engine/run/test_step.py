@@ -7,19 +7,19 @@ from engine.run.step_totals import reads_of, timed
 from workloads.api.base import PrimaryMetric, Step
 
 
-def test_interchangeable_neighbours_turn_round_in_every_other_repeat() -> None:
+def test_interchangeable_neighbours_swap_in_alternate_repeats() -> None:
     steps = [Step(name, "", {}, interchangeable=name.startswith("c")) for name in ("init", "c1", "c2", "c3", "end")]
     names = [" ".join(step.name for step in in_order(steps, repeat)) for repeat in (1, 2, 3)]
     assert names == ["init c1 c2 c3 end", "init c3 c2 c1 end", "init c1 c2 c3 end"]
 
 
-def test_steps_last_as_long_as_was_decided_and_those_of_no_time_are_left_out() -> None:
+def test_steps_last_as_decided_and_those_of_0_s_are_left_out() -> None:
     steps = [Step(name, "query", {"seconds": 10}, work=100, sliced="time") for name in ("a", "b", "c")]
     found = with_lengths(steps, {"a": 25, "b": 0})
     assert [(step.name, step.record["seconds"], step.work) for step in found] == [("a", 25, 250), ("c", 10, 100)]
 
 
-def test_pages_are_counted_alike_whether_a_read_is_of_one_or_of_many() -> None:
+def test_pages_count_alike_for_single_and_combined_reads() -> None:
     one = {"client backend/relation/normal": {"reads": 64, "read_bytes": 64 * 8192, "read_ms": 3.0}}
     many = {
         "client backend/relation/normal": {"reads": 3, "read_bytes": 48 * 8192, "read_ms": 2.0},
@@ -32,7 +32,7 @@ def test_pages_are_counted_alike_whether_a_read_is_of_one_or_of_many() -> None:
     assert reads_of({"wal": {}}, 14) == {}
 
 
-def test_the_length_of_an_index_build_is_that_of_its_statements_and_a_step_by_time_keeps_its_own() -> None:
+def test_an_index_build_is_as_long_as_its_statements() -> None:
     """Of a step by time not all statements need to be in the report."""
     report = {"timing": {"times_s": [2.0, 3.0]}}
     index = Step("l.x", "index", {}, PrimaryMetric("index", "rows/s"), sliced="whole")

@@ -69,7 +69,7 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
     assert decided(between, 7) == 8 and "level" not in decisions(between)[0]
 
 
-def test_without_a_time_limit_open_steps_are_as_long_as_planned_and_known_ones_are_left_out(tmp_path: Path) -> None:
+def test_open_steps_keep_their_length_without_a_time_limit(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     assert decided(run, 3) == 8
     (found,) = decisions(run)
@@ -90,7 +90,7 @@ def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
     assert read_run(run).state == "finished"
 
 
-def test_an_older_record_of_a_run_until_known_is_read_and_continued_by_the_same_rule(tmp_path: Path) -> None:
+def test_an_older_run_until_known_continues_by_its_rule(tmp_path: Path) -> None:
     """It may say `adaptive: false`, and its decisions divide nothing."""
     older = tuple(InterimAnalysis(pairs, level) for pairs, level in ((4, 0.02), (6, 0.01), (8, 0.01)))
     run = made(tmp_path / "r", 6, interim_analyses=older, noise=0.03)
@@ -150,7 +150,7 @@ def test_what_slices_that_stray_withhold_is_undecided(tmp_path: Path) -> None:
     assert decisions(run)[0]["unknown"] == ["qr100"]
 
 
-def test_a_time_that_is_not_known_is_looked_at_again_as_a_rate_is(tmp_path: Path) -> None:
+def test_an_undecided_time_is_measured_again_like_a_rate(tmp_path: Path) -> None:
     def timed(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         """Index builds are judged by their time, which scatters by a third."""
         if step != "l.x":
@@ -248,7 +248,7 @@ def test_a_run_until_known_looks_between_its_pairs(toy: tuple[Bench, str]) -> No
     assert again.returncode == 0 and len(bench.attempts()) == row["cells_done"], again.stderr
 
 
-def test_a_run_of_so_many_minutes_ends_before_the_pair_that_would_take_longer(toy: tuple[Bench, str]) -> None:
+def test_a_time_limit_stops_before_a_pair_that_takes_longer(toy: tuple[Bench, str]) -> None:
     bench, pair = toy
     done = bench("--pg", pair, *TOY, "--minutes", "0.3", "--plain")
     assert done.returncode == 0, done.stderr
@@ -294,7 +294,7 @@ def test_lengths_do_not_depend_on_how_much_the_servers_differ(tmp_path: Path) ->
     assert lengths[0] == lengths[1]
 
 
-def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp_path: Path) -> None:
+def test_a_known_step_of_free_length_is_left_out(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     more = decided(run, 3)
     (found,) = decisions(run)
@@ -308,14 +308,14 @@ def test_a_known_step_of_free_length_is_left_out_and_others_stay_as_they_are(tmp
     assert decided(open_still, 3) < more, "without it a pair is shorter"
 
 
-def test_an_adaptive_run_ends_when_every_step_is_known_or_time_is_over(tmp_path: Path) -> None:
+def test_an_adaptive_run_ends_when_all_is_known_or_time_is_over(tmp_path: Path) -> None:
     known = made(tmp_path / "r", 3, of=40, minutes=60.0, **QUIET, **ADAPTIVE)
     assert decided(known, 3) == 3 and decisions(known)[-1]["text"] == "every step is decided after 3 pairs"
     over = made(tmp_path / "s", 4, of=40, minutes=14.0, noise=0.03, **ADAPTIVE)
     assert decided(over, 4) == 4 and "left: 4 in all" in decisions(over)[-1]["text"]
 
 
-def test_the_last_analysis_of_an_adaptive_run_has_nearly_all_of_the_error(tmp_path: Path) -> None:
+def test_the_last_analysis_has_nearly_all_of_the_error(tmp_path: Path) -> None:
     from engine.analysis.answer.compare import compared_cells
 
     level = compared_cells([made(tmp_path / "r", 5, of=5, minutes=60.0, **ADAPTIVE)]).levels.differs()
@@ -335,9 +335,7 @@ def test_a_damaged_allocation_is_refused(tmp_path: Path) -> None:
                 StoppingRule(run, read_manifest(run), journal)
 
 
-def test_real_servers_run_a_step_as_long_as_was_decided_and_leave_out_another(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_real_servers_run_steps_of_decided_lengths(bench: Bench, build: Callable[[int | str], Build]) -> None:
     plan = (
         "--pg", f"{build(14).label},{build(16).label}", "--interleave", "slices", "--minutes", "0.15", "--rows", "2000",
         "--rows-written", "1000", "--query-seconds", "1", "--steps", "qr100,qp100", "--set", "shared_buffers=32MB",
@@ -364,7 +362,7 @@ def test_real_servers_run_a_step_as_long_as_was_decided_and_leave_out_another(
         assert totals is not None and totals.roles["insert"].rows == totals.rows_expected == 300
 
 
-def test_a_comparison_says_which_steps_were_left_alone_and_the_gate_misses_none(tmp_path: Path) -> None:
+def test_a_comparison_lists_steps_that_were_left_out(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 4, of=4, minutes=60.0, effects={("17.0", "qr100"): 1.1}, **ADAPTIVE)
     with sqlite3.connect(run / "journal.db") as journal:
         of_last = "attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%-r4')"

@@ -24,7 +24,7 @@ FROM pg_hba_file_rules ORDER BY line_number
 """
 
 
-def test_clients_come_over_tcp_with_a_password_that_stands_nowhere(
+def test_clients_over_tcp_use_a_password_that_is_never_written(
     bench: Bench, build: Callable[[int | str], Build]
 ) -> None:
     """In slices: servers side by side have ports of their own. The older would keep an md5 hash of itself."""

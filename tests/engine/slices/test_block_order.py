@@ -39,9 +39,7 @@ def test_every_build_has_the_same_mean_place_in_each_block(builds: int, seed: Sl
 
 
 @given(st.integers(3, len(BUILDS)), SEEDS)
-def test_over_a_whole_design_every_build_is_in_each_place_and_follows_each_other_equally_often(
-    builds: int, seed: SliceSeed
-) -> None:
+def test_every_build_is_in_each_place_equally_often(builds: int, seed: SliceSeed) -> None:
     cycle = builds if builds % 2 == 0 else 2 * builds
     halves = [block.order[:builds] for block in first(2 * cycle, builds, seed)]
     for design in (halves[:cycle], halves[cycle:]):
@@ -114,7 +112,7 @@ def test_rounds_vary_as_lengths_do_and_are_never_none(builds: int, seed: SliceSe
         assert found >= 1 and abs(found - rounds * block.slice_ns / 50e6) <= 0.5
 
 
-def test_rounds_double_or_halve_where_slices_leave_a_factor_of_two() -> None:
+def test_rounds_double_or_halve_for_slices_off_by_two() -> None:
     lengths = {24.9: 36, 25.0: 18, 50.0: 18, 100.0: 18, 100.1: 9}
     assert {length: next_rounds(18, length, 0.0, 50) for length in lengths} == lengths
     assert next_rounds(18, 60, 0.051, 50) == 36, "ragged"

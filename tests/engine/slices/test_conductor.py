@@ -169,7 +169,7 @@ def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], a
 
 
 @pytest.mark.parametrize("questions", [(20_000, 3000), (1, 1)])
-def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
+def test_work_left_at_the_end_is_done_but_not_counted(
     pair: list[Server], account: Account, questions: tuple[int, int]
 ) -> None:
     with driven(pair, account, by="work", questions=questions) as (pages, conductor):
@@ -186,9 +186,7 @@ def test_by_work_whatever_is_left_is_done_at_the_end_and_not_counted(
     assert len(found) == 4 * len(blocks)
 
 
-def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
-    pair: list[Server], account: Account
-) -> None:
+def test_all_gates_open_when_the_engine_goes(pair: list[Server], account: Account) -> None:
     with driven(pair, account) as (pages, conductor):
         found = collected(conductor, 40)
         assert conductor.process.stdin is not None
@@ -203,7 +201,7 @@ def test_when_the_engine_goes_all_gates_open_and_pauses_were_the_others_slices(
             wait_for(lambda page=page, done=done: page.word(0, Word.STATEMENTS) > done, "it to go on")  # type: ignore[misc]
 
 
-def test_whole_statements_are_cut_and_only_one_server_runs_at_a_time(pair: list[Server], account: Account) -> None:
+def test_whole_statements_are_cut_one_server_at_a_time(pair: list[Server], account: Account) -> None:
     with driven(pair, account, by="whole", questions=(2, 6), answer="long") as (pages, conductor):
         found = collected(conductor, 4)
         for _ in range(5):
@@ -235,7 +233,7 @@ def test_whole_statements_are_cut_and_only_one_server_runs_at_a_time(pair: list[
 
 
 @pytest.mark.parametrize(("by", "answer"), [("time", "one"), ("whole", "long")])
-def test_a_conductor_that_is_killed_is_a_failed_step_and_leaves_nobody_stopped(
+def test_a_killed_conductor_fails_the_step_and_stops_no_one(
     pair: list[Server], account: Account, by: Literal["time", "whole"], answer: str
 ) -> None:
     with driven(pair, account, by=by, answer=answer) as (_, conductor):

@@ -67,7 +67,7 @@ def totals(bench: Bench, step: str) -> list[StepTotals]:
     return [each for each in found if each is not None]
 
 
-def test_all_of_the_other_server_stands_still_and_goes_on_afterwards(bench: Bench, pair: str) -> None:
+def test_all_of_the_other_server_stands_still_for_a_while(bench: Bench, pair: str) -> None:
     working, other = pause_of_first(bench, pair)
     assert len(children(other)) > 5
     assert state(other) != "T", "it must obey its death signal"

@@ -10,7 +10,7 @@ from engine.slices.sliced_server import Processes, Side, SlicedServer
 from workloads.client.counter_page import Page, Word
 
 
-def test_processes_started_since_the_last_slice_did_all_their_work_in_others_slices() -> None:
+def test_new_processes_count_all_their_work_as_spill_over() -> None:
     page = Page.create(1)
     side = Side(Subject("16.3", "auto"), page.fd, 1, (0,), os.getpid())
     driven = SlicedServer(side, page, Processes(os.getpid(), 0), used={11: (500, 0)})

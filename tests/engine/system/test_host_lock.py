@@ -65,7 +65,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_a_second_run_is_refused_by_the_name_of_the_first_and_the_lock_goes_with_it(alone: Path) -> None:
+def test_a_second_run_is_refused_with_the_name_of_the_first(alone: Path) -> None:
     with host_lock.exclusive_run(concurrent=False):
         assert host_lock.is_held() and not host_lock.others()
         told = rf"measuring on this machine \(process {os.getpid()}\), .* --allow-concurrent"
@@ -83,7 +83,7 @@ def test_a_second_run_is_refused_by_the_name_of_the_first_and_the_lock_goes_with
 
 
 @pytest.mark.parametrize("what", ["link", "fifo", "readable by all", "folder"])
-def test_a_file_that_others_could_hold_is_not_taken_and_keeps_nobody_off(
+def test_a_lock_file_that_others_could_hold_is_not_used(
     alone: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     (second := alone / "second").mkdir()

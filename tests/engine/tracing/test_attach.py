@@ -80,9 +80,7 @@ def gone(pids: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_planner_counts_by_role_are_the_statements_that_were_planned(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_planner_counts_by_role_equal_planned_statements(bench: Bench, build: Callable[[int | str], Build]) -> None:
     arguments = ("--probes", "sched,planner,planstats", *WRITES, *SMALL)
     done = bench("run", "--pg", build(16).label, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -121,7 +119,7 @@ def _cells(bench: Bench) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("label", compiled_here())
-def test_phases_are_sampled_where_the_binary_keeps_frame_pointers(bench: Bench, label: str) -> None:
+def test_phases_are_sampled_with_frame_pointers_only(bench: Bench, label: str) -> None:
     words = ("--workload", "pgbench-select", "--pgbench-scale", "1", "--clients", "1", "--seconds", "12")
     done = bench("run", "--pg", label, "--probes", "stacks", "--repeats", "1", *words)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -145,9 +143,7 @@ def test_a_flat_profile_is_said_once_a_cell_and_why(bench: Bench, build: Callabl
     assert event.data["text"].startswith("probes: stacks: flat profile: the binary keeps no frame pointers")
 
 
-def test_probes_go_on_and_off_in_a_step_that_outlives_its_tracer_and_the_gap_is_recorded(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_probes_attach_and_detach_within_a_step(bench: Bench, build: Callable[[int | str], Build]) -> None:
     bench.detached("--pg", build(16).label, "--probes", "sched", *LASTING)
     step = bench.await_step("l.i1")
     first = wait_for(lambda: tracers(bench), "bpftrace")
@@ -199,9 +195,7 @@ def test_a_window_is_part_of_a_step(bench: Bench, build: Callable[[int | str], B
     assert last.totals.probes["insert"]["planner"]["seconds"] < last.totals.seconds - 2
 
 
-def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_stall_probes_come_with_the_stall_and_go_after_it(bench: Bench, build: Callable[[int | str], Build]) -> None:
     bench.detached("--pg", build(16).label, "--probes", "planner:stalls", *LASTING)
     step = bench.await_step("l.i1")
     time.sleep(8)  # past the warm-up
@@ -233,7 +227,7 @@ def test_what_is_asked_for_around_stalls_comes_with_the_stall_and_goes_after_it(
     assert (load["observers"], load["coverage"]) == (["planner:stalls"], {})  # it would have been there
 
 
-def test_stall_upon_stall_a_probe_is_attached_a_few_times_and_no_more(
+def test_stalls_in_a_row_attach_a_probe_a_few_times_only(
     server: Callable[[int | str], Server], cell_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attach, "STALLS_MAX", 2)
@@ -271,9 +265,7 @@ def test_stall_upon_stall_a_probe_is_attached_a_few_times_and_no_more(
     assert said == ["probes: planner:stalls: attached 2 times in this step, and no more"]
 
 
-def test_what_is_asked_for_by_name_and_cannot_be_had_is_refused_before_anything_is_written(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_unavailable_named_probes_are_refused_early(bench: Bench, build: Callable[[int | str], Build]) -> None:
     without = ("unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd "$0" && exec "$@"', str(bpftrace.find()))
     arguments = ("run", "--pg", build(16).label, "--probes", "planner", "--repeats", "1", *SMALL)
     done = subprocess.run(
@@ -285,7 +277,7 @@ def test_what_is_asked_for_by_name_and_cannot_be_had_is_refused_before_anything_
     assert not bench.out.exists()
 
 
-def test_without_privilege_the_default_set_is_left_out_with_one_line(
+def test_without_privilege_the_default_probes_are_left_out(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
     out = new_folder()
@@ -320,7 +312,7 @@ def wrapped(install: Path, folder: Path, script: str) -> Path:
     return folder
 
 
-def test_a_plan_with_probes_of_a_server_is_refused_where_a_script_starts_it(
+def test_server_probes_are_refused_for_a_starting_script(
     bench: Bench, build: Callable[[int | str], Build], new_folder: Callable[[], Path]
 ) -> None:
     install = wrapped(Path(build(16).prefix), new_folder() / "mine", 'exec -a "$0" {} "$@"')

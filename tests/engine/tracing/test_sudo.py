@@ -127,7 +127,7 @@ def test_the_doctor_looks_through_sudo(bench: Bench, theirs: Run) -> None:
     assert "probe helper" in done.stdout
 
 
-def test_without_the_tracing_file_system_a_run_says_how_to_mount_it(
+def test_a_missing_tracefs_explains_how_to_mount_it(
     bench: Bench, theirs: Run, build: Callable[[int | str], Build]
 ) -> None:
     without = ("unshare", "--mount", "sh", "-c", f'umount {helper.TRACEFS} && exec "$@"', "sh")

@@ -41,9 +41,7 @@ def touched(point: Point, start: float, end: float, columns: int) -> list[int]:
 
 @settings(deadline=None)
 @given(recorded(), COLUMNS)
-def test_every_column_keeps_the_least_and_the_greatest_and_a_gap_stays_one(
-    made: tuple[list[Point], float, float], columns: int
-) -> None:
+def test_every_column_keeps_its_extremes_and_gaps_remain(made: tuple[list[Point], float, float], columns: int) -> None:
     points, start, end = made
     found = envelope(points, start, end, columns)
     for column, span in enumerate(found):

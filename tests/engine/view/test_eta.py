@@ -52,7 +52,7 @@ def test_cells_side_by_side_are_one_piece_of_work(cells: tuple[Cell, ...]) -> No
     assert left(cells, done + going, 150, interleaved=True) == (1, 80)
 
 
-def test_what_failed_is_to_come_only_if_the_run_was_resumed_since(cells: tuple[Cell, ...]) -> None:
+def test_a_failed_cell_is_to_come_only_after_a_resumption(cells: tuple[Cell, ...]) -> None:
     done = [attempt(cells[0], "finished", 0, 100), attempt(cells[1], "failed", 100, 110)]
     assert left(cells, done, 120) == (2, 200)
     assert left(cells, done, 120, start=2) == (3, 300)
@@ -64,7 +64,7 @@ def test_what_failed_is_to_come_only_if_the_run_was_resumed_since(cells: tuple[C
         assert [each.state for each in found][: len(states)] == states
 
 
-def test_what_is_left_of_a_cell_is_made_of_the_steps_that_are_left(cells: tuple[Cell, ...]) -> None:
+def test_the_time_left_of_a_cell_is_its_steps_left(cells: tuple[Cell, ...]) -> None:
     """The first cell: 10 s of preparation, steps of 30, 40 and 20 s, and 5 s for its end; the second is slower."""
     names = ("l.i0", "l.i1", "qr100")
     edges = {1: (0, 10, 40, 80, 100, 105), 2: (105, 125)}

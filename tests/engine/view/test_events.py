@@ -13,7 +13,7 @@ def stall(begin_s: float, end_s: float, step: int = 1) -> tuple[EventRow, ...]:
     return (EventRow(1, 1, step, "stall", begin_ns, end_ns, "insert", {}),)
 
 
-def test_a_replay_lands_after_a_stall_but_before_the_next_one_and_within_the_step() -> None:
+def test_a_replay_seeks_between_this_stall_and_the_next() -> None:
     ends_ns: dict[int | None, int] = {1: 100 * SECOND_NS}
     alone, near, last = landings_ns([stall(10, 14), stall(30, 34), stall(36, 99)], ends_ns)
     assert alone == 14 * SECOND_NS + AFTER_NS

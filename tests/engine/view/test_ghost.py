@@ -31,7 +31,7 @@ def series(
     return made
 
 
-def test_it_is_the_base_at_the_same_work_and_holds_through_a_stall() -> None:
+def test_the_ghost_is_the_base_at_the_same_work() -> None:
     base = series([100, 100, 50, 50, 50, 50])
     live = series([50, 50, 0, 50, 50, 50], started_s=1000)
     ghost = BaseCurve(base, live, "insert")
@@ -49,7 +49,7 @@ def test_what_is_to_come_is_laid_at_the_pace_kept_so_far() -> None:
     assert ahead.length == [2 * SECOND_NS, 2 * SECOND_NS] and ahead.value == [20, 100]
 
 
-def test_where_work_is_not_fixed_it_is_the_base_after_the_same_time() -> None:
+def test_the_ghost_is_the_base_after_the_same_time() -> None:
     queries = {"primary_metric": {"role": "query", "unit": "queries/s", "by": "rate"}}
     for work, plan in ((0, {}), (300, queries)):  # of a query step rows are inserted besides, at a rate
         base, live = (
@@ -62,7 +62,7 @@ def test_where_work_is_not_fixed_it_is_the_base_after_the_same_time() -> None:
         assert ghost.ahead(1002 * SECOND_NS).value == [100]
 
 
-def test_a_base_that_did_less_ends_where_its_work_does_and_grows_as_the_series_does() -> None:
+def test_a_base_that_did_less_ends_early_and_grows() -> None:
     base, live = series([100, 100]), series([80])
     ghost = BaseCurve(base, live, "insert")
     ghost.catch_up()
@@ -74,7 +74,7 @@ def test_a_base_that_did_less_ends_where_its_work_does_and_grows_as_the_series_d
     assert not ghost.ahead(3 * SECOND_NS).until
 
 
-def test_the_ghost_of_a_recording_is_a_cell_of_the_base_and_the_base_has_none(recording: Path) -> None:
+def test_the_ghost_of_a_recording_is_a_cell_of_the_base(recording: Path) -> None:
     with Player(recording, STOPPED, STALLED, "l.i1") as player:
         player.playing = False
         player.seek(2**62)

@@ -52,7 +52,7 @@ def analysed(run: Path, steps: list[int], blocks: int, together: int = 1) -> Log
     return log_ratio(*(Slices(part(rows, "ops"), part(rows, "counted_ns")) for rows in sides))
 
 
-def test_all_builds_are_seen_at_once_and_what_is_not_the_base_is_looked_at(tmp_path: Path) -> None:
+def test_all_builds_are_seen_and_another_than_the_base_shown(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         assert player.look().interleaved is None  # no slice is known yet
         for _ in range(30):
@@ -70,7 +70,7 @@ def test_all_builds_are_seen_at_once_and_what_is_not_the_base_is_looked_at(tmp_p
         assert view.fraction == pytest.approx(0.25)
 
 
-def test_the_ratio_so_far_is_that_of_the_analysis_with_bounds_for_every_moment(tmp_path: Path) -> None:
+def test_the_ratio_so_far_equals_the_analysiss(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for count in range(1, 41):
             live.block(*noisy(count))
@@ -289,7 +289,7 @@ def test_what_is_counted_after_the_last_query_is_no_drop(tmp_path: Path) -> None
         assert min(rates[0].value) == pytest.approx(420e9 / COUNTED_NS)
 
 
-def test_a_stall_up_to_the_end_of_a_step_stays_in_the_line_however_often_it_is_drawn(tmp_path: Path) -> None:
+def test_a_stall_up_to_the_end_of_a_step_stays_in_the_line(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(60):
             live.block(*OPS)

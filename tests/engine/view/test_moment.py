@@ -30,7 +30,7 @@ def test_roles_are_means_over_the_step() -> None:
     assert first.wait_event == "IO:WALSync" and first.in_flight_s == 0.0
 
 
-def test_the_machine_is_a_mean_and_states_are_those_of_the_last_second() -> None:
+def test_the_machine_is_a_mean_and_states_are_the_newest() -> None:
     last = {"host": (SECOND_NS, {"user_ns": 1, "dirty_bytes_now": 7}), "server": (SECOND_NS, {"processes_now": 9})}
     found = machine(machine_over(TOTALS, last), 1000.0)
     assert found.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
@@ -45,7 +45,7 @@ def test_in_slices_the_machine_is_seen_over_the_pauses_too() -> None:
     assert found.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 40)
 
 
-def test_in_slices_a_limited_rate_is_over_a_second_of_the_servers_own_time() -> None:
+def test_a_limited_rate_in_slices_is_over_active_time() -> None:
     roles = {1: RoleRow(1, 1, 1, "insert", 41, 42), 2: RoleRow(2, 1, 1, "query", 43, 44)}
     half_ns, none = SECOND_NS // 2, histogram.pack({})
     ticks = [

@@ -27,7 +27,7 @@ def boots(journal: JournalWriter, cell: str, after: int, ago_s: int = 0) -> None
     journal.commit()
 
 
-def test_a_cell_whose_guest_boots_is_shown_as_such_from_the_first_moment_on(tmp_path: Path) -> None:
+def test_a_booting_guest_shows_from_the_first_moment(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", builds=("16.3",), under=UNDER, repeats=2, unfinished=range(4), **BOOTED)
     with JournalReader(run) as reader:
         first, second = (cell.id for cell in reader.manifest.cells[:2])
@@ -53,7 +53,7 @@ def test_a_cell_whose_guest_boots_is_shown_as_such_from_the_first_moment_on(tmp_
         assert follow.line(player.look()) == "cell 2/4  16.3 6.12-distro r1  starting the server"
 
 
-def test_a_cell_that_is_tried_again_has_no_phase_of_the_attempt_before(tmp_path: Path) -> None:
+def test_a_retried_cell_has_no_phase_of_its_last_attempt(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", builds=("16.3",), under=UNDER, repeats=1, unfinished=range(2), **BOOTED)
     with JournalReader(run) as reader:
         first = reader.manifest.cells[0].id

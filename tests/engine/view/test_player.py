@@ -212,7 +212,7 @@ def test_what_is_not_there_is_said(recording: Path, cell: str, step: str | None,
         playing(recording, Hand(), cell, step)
 
 
-def test_a_cell_that_runs_can_be_replayed_up_to_its_newest_second(tmp_path: Path) -> None:
+def test_a_running_cell_replays_up_to_its_newest_second(tmp_path: Path) -> None:
     with growing(tmp_path) as live:
         for _ in range(5):
             live.second()
@@ -235,7 +235,7 @@ def test_a_build_and_step_have_one_rate_wherever_it_is_shown(sliced_recording: P
     assert shown == planned == {cell.cell: cell.rate_per_s for cell in compared.cells if cell.step == "qr100"}
 
 
-def test_neither_clock_nor_bar_goes_back_when_a_stall_or_the_step_ends(tmp_path: Path) -> None:
+def test_neither_clock_nor_bar_goes_back(tmp_path: Path) -> None:
     """No second is known of a server whose slice hangs; that a step has ended is known late."""
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         seen = []

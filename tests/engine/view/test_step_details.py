@@ -55,7 +55,7 @@ class Samples:
             yield 2 * SECOND_NS + self.rest_ns, self.rest_ns, "server", {"cpu_ns": self.rest_ns, "runq_ns": 0}
 
 
-def test_of_a_tick_in_which_a_server_was_hardly_driven_there_is_no_figure() -> None:
+def test_a_tick_with_a_nearly_idle_server_has_no_figure() -> None:
     details = StepDetails(cast("JournalReader", Samples()), 1)
     figures = details.read_figures(lambda t_ns: (t_ns, 0.5 if t_ns == SECOND_NS else 0.001))
     assert figures["server CPU"].value == pytest.approx([50]), "not 25 000%"

@@ -62,7 +62,7 @@ def rest(live: Growing, insert: int) -> None:
     live.journal.commit()
 
 
-def test_what_the_end_of_a_step_left_over_is_counted_to_the_second_before(tmp_path: Path) -> None:
+def test_a_steps_last_fraction_counts_to_the_second_before(tmp_path: Path) -> None:
     with growing(tmp_path) as live, JournalReader(live.run) as reader:
         grown = StepSeries(reader, reader.steps(live.attempt)[0])
         for _ in range(3):
@@ -125,7 +125,7 @@ def test_the_median_is_of_the_window_only() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 1e6)), max_size=50))
-def test_a_series_of_half_as_many_intervals_says_the_same_of_all_its_time(parts: list[tuple[int, float]]) -> None:
+def test_half_as_many_intervals_give_the_same_rates(parts: list[tuple[int, float]]) -> None:
     series, until = Series(), 0
     for length, value in parts:
         until += length

@@ -17,7 +17,7 @@ from tui.compare.screen import CompareScreen
 pytestmark = pytest.mark.slow  # opens the interface
 
 
-def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Path) -> None:
+def test_enter_opens_every_cell_with_stalls_and_checks(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", "down")
@@ -44,7 +44,7 @@ def test_enter_opens_every_cell_with_stalls_causes_and_the_checks(recording: Pat
 
 
 @pytest.mark.slow
-def test_a_missed_sla_and_a_withheld_verdict_are_told_with_their_figures(tmp_path: Path) -> None:
+def test_a_missed_sla_and_a_withheld_verdict_show_figures(tmp_path: Path) -> None:
     from dataclasses import replace
 
     def late(cell: Any, step: str, totals: Any) -> Any:

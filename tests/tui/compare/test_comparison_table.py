@@ -85,7 +85,7 @@ def test_a_ratio_never_outgrows_its_column(ratio: float) -> None:
     assert len(ratio_text(ratio)) == 5
 
 
-def test_sorting_by_effect_puts_the_widest_first_and_by_verdict_what_got_worse() -> None:
+def test_sorting_by_effect_puts_the_widest_first() -> None:
     comparison = made()
     by_effect = rows(comparison, ("rate_per_s",), "effect", "")
     assert [row.step for row in by_effect][:2] == ["l.x", "l.i0"]
@@ -136,7 +136,7 @@ def test_two_modes_are_told_beside_the_dots() -> None:
     assert notes["16.3"] == ""
 
 
-def test_more_subjects_than_lines_keep_the_base_and_the_chosen_one() -> None:
+def test_few_lines_keep_the_base_and_the_chosen_subject() -> None:
     comparison = made()
     for subject in comparison.others:
         names = [row.name for row in explanation.dot_rows(comparison, RowKey("l.i0", "rate_per_s"), subject, 3)]
@@ -243,7 +243,7 @@ def test_lines_beyond_the_window_are_counted() -> None:
     assert texts(cells_text.window(lines, 6, 4, 80, ASCII)) == ["6", "7", "8", "9"]
 
 
-def test_a_double_is_compared_with_its_twin_also_when_the_base_is_another() -> None:
+def test_a_control_is_compared_with_its_own_build() -> None:
     comparison = replace(made(), base="17.0")
     double = next(subject for subject in comparison.subjects if subject.control == "aa")
     assert comparison.baseline_of(double.name) == "16.3"

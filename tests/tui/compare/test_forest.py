@@ -123,7 +123,7 @@ def test_a_verdict_says_what_it_needs(verdict: str, more: int | None, whole: str
     assert (verdict_words(found), verdict_words(found, whole=False)) == (whole, short)
 
 
-def test_a_certain_sign_within_the_margin_fits_where_there_is_room() -> None:
+def test_a_certain_sign_within_the_margin_fits_if_wide_enough() -> None:
     found = Ratio("l.i0", "17.0", "rate_per_s", 0.99, 0.985, 0.995, 3, "same", better=False, differs=True)
     assert (verdict_words(found), verdict_words(found, whole=False)) == ("a little slower", "same")
 
@@ -135,7 +135,7 @@ def test_a_cost_is_more_and_its_sign_means_worse() -> None:
     assert said.meaning.endswith("▼ is worse: less done, or more cost")
 
 
-def test_figures_are_named_for_what_they_are_counted_for_and_explained() -> None:
+def test_figures_are_named_and_explained_by_their_unit() -> None:
     comparison = made()
     cpu = "server_cpu_us_per_op"
     assert name_of(comparison, RowKey("l.i0", cpu)) == "cpu us/row"

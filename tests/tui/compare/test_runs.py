@@ -27,7 +27,7 @@ def finish(run: Path, cells: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_under_way_is_compared_anew_when_a_cell_has_finished(recording: Path) -> None:
+def test_a_running_run_is_compared_again_after_each_cell(recording: Path) -> None:
     finish(recording, 0)
 
     async def script(pilot: Pilot[Any]) -> None:
@@ -80,7 +80,7 @@ def test_it_says_so_while_it_compares(recording: Path, answering: asyncio.Event)
     assert "comparing..." not in seen[2]
 
 
-def test_a_run_that_is_deleted_under_it_stays_on_the_screen_and_says_so(recording: Path) -> None:
+def test_a_deleted_run_stays_on_the_screen_with_a_notice(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
         shutil.rmtree(recording)

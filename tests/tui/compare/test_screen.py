@@ -31,7 +31,7 @@ def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) 
         assert f"{sign} {ratio} {interval} {words}" in shown
 
 
-def test_the_whole_screen_shows_three_subjects_and_the_base_against_itself(tmp_path: Path) -> None:
+def test_the_screen_shows_three_subjects_and_the_control(tmp_path: Path) -> None:
     run = make_run(
         tmp_path / "r", builds=("16.3", "17beta1-builtin", "17.0"), repeats=3, aa=True,
         effects={("17beta1-builtin", "l.i0"): 0.856, ("17.0", "l.i1"): 1.1},
@@ -60,7 +60,7 @@ def test_moving_shows_the_cells_and_causes_of_the_line(recording: Path) -> None:
     show_compare(recording, script)
 
 
-def test_left_and_right_choose_the_subject_and_so_do_up_and_down_in_the_dots(tmp_path: Path) -> None:
+def test_arrow_keys_choose_the_subject(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", builds=("16.3", "17.0", "18.1"), aa=True)
 
     async def script(pilot: Pilot[Any]) -> None:

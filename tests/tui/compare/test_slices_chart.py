@@ -47,7 +47,7 @@ def test_the_charts_fill_their_room_and_no_more(
     assert low < 1 < high and low < 0.95 < high
 
 
-def test_dots_stand_at_their_blocks_the_running_ratio_is_a_line_and_one_a_dashed_one() -> None:
+def test_dots_stand_at_their_blocks_beside_the_running_ratio() -> None:
     shown = pair(0.9, 1.0, 0.9, 0.96)
     drawn = text(slices_chart.ratios(shown, 8, 13, SETS["ascii"]))
     low, high = slices_chart.scale(shown)
@@ -73,13 +73,13 @@ def test_a_block_is_four_dots_of_braille_where_there_is_room() -> None:
     assert dots(30) <= 60
 
 
-def test_a_wild_block_does_not_flatten_the_others_and_is_drawn_at_the_edge() -> None:
+def test_a_wild_block_does_not_flatten_the_others() -> None:
     shown = pair(*[0.95, 0.97] * 20, 5.0)
     assert slices_chart.scale(shown)[1] < 1.1
     assert "o" in text(slices_chart.ratios(shown, 40, 10, SETS["ascii"]))[0]
 
 
-def test_what_others_did_is_drawn_to_the_machines_cpus_and_its_mean_is_told() -> None:
+def test_foreign_load_is_drawn_to_the_machines_cpus() -> None:
     shown = pair(*[0.95] * 40)
     drawn = text(slices_chart.others(shown, 16, 4, SETS["ascii"]))
     assert drawn[0].split() == ["2"] and drawn[-1].split() == ["0", "#" * 16], "half of one of two CPUs is a quarter"

@@ -232,7 +232,7 @@ def test_names_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> No
     drive(script, run, tmp_path, screen="compare", size=(130, 30))
 
 
-def test_the_detail_of_a_stall_leads_to_the_stacks_of_its_cell_and_role(recording: Path) -> None:
+def test_a_stalls_detail_leads_to_the_stacks_of_its_role(recording: Path) -> None:
     sampled(recording)
 
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:

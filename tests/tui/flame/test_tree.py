@@ -113,7 +113,7 @@ def test_what_chance_explains_has_no_mark_and_comes_last() -> None:
     assert "than chance explains" in " ".join(texts(text.compared(shown, root, "other", 80, ASCII)))
 
 
-def test_frames_that_are_found_count_once_where_one_lies_in_another() -> None:
+def test_nested_matching_frames_count_once() -> None:
     root = tree.tree(graph({"main;exec;exec": (50, 0), "main;plan": (50, 0)}))
     found = tree.matching(root, "EXEC")
     assert len(found) == 2

@@ -173,7 +173,7 @@ def test_the_folder_is_told_and_copied(out: Path) -> None:
     assert copied == [str(out / NAME)]
 
 
-def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path) -> None:
+def test_the_cursor_keeps_its_row_when_the_order_changes(out: Path) -> None:
     cache = RunCache(out)
     for folder in cache.changed():
         cache.read(folder)
@@ -186,7 +186,7 @@ def test_a_listing_keeps_its_cursor_on_the_row_when_the_order_changes(out: Path)
         assert listing.current_run() == at
 
 
-def test_at_60_columns_there_is_a_cursor_and_tags_are_seen_from_72_on(out: Path) -> None:
+def test_tags_show_from_72_columns_on(out: Path) -> None:
     tag(out / NAME, ["noisy"])
     small = show_history(out, "down", size=(60, 18))
     assert [line for line in small.splitlines() if line.startswith("> ") and "17.0" in line]

@@ -57,7 +57,7 @@ def test_a_failed_cell_is_told_with_its_reason(out: Path) -> None:
     assert {row.build for row in rows} == {"16.3/auto", "16.3/cx9a2", "17.0/auto", "17.0/cx9a2"}
 
 
-def test_a_machine_that_changed_is_told_with_each_step_of_the_cell(recording: Path) -> None:
+def test_a_changed_machine_is_shown_with_each_step(recording: Path) -> None:
     flags = {
         row.cell[:3]: [text for text, _ in row.flags] for row in run_summary.read_cells(run_summary.read_run(recording))
     }

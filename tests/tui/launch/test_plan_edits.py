@@ -115,7 +115,7 @@ def test_builds_stay_in_the_lists_order_and_the_base_among_them(pressed: list[st
     assert set(plan.builds) == {label for label in pressed if pressed.count(label) % 2}
 
 
-def test_the_base_is_kept_when_an_older_build_comes_and_falls_to_the_first_when_it_goes() -> None:
+def test_the_base_survives_older_builds_and_falls_to_the_first() -> None:
     plan = with_build(TWO, "12.11", OFFER.labels)
     assert plan.builds == ("12.11", "14.10", "16.3") and plan.base_build == "14.10"
     assert with_build(plan, "14.10", OFFER.labels).base_build == "12.11"
@@ -140,7 +140,7 @@ def test_steps_probes_and_configs_are_toggled() -> None:
     assert [plan.probes for plan in seen] == [(), ("planner",), ("planner:window",), ()]
 
 
-def test_each_of_several_configs_is_chosen_for_each_of_several_builds() -> None:
+def test_configs_are_chosen_for_each_build() -> None:
     plan = TWO
     for name in ("cx5", "auto"):
         chosen = by_name(launch_choices.configs(plan, OFFER))[name]
@@ -183,7 +183,7 @@ def test_slices_are_chosen_in_place_of_what_is_left_open() -> None:
     assert margin is not None and margin.take("5%").margin == 0.05
 
 
-def test_a_number_of_repeats_or_minutes_takes_the_place_of_until_known_and_back() -> None:
+def test_repeats_or_minutes_replace_until_known_and_back() -> None:
     """Both together are refused."""
     design = by_name(plan_fields.design(replace(TWO, until_known=True), OFFER))
     repeats, minutes = design["repeats"], design["minutes"].question
@@ -327,7 +327,7 @@ def test_only_builds_that_are_looked_for_or_chosen_are_listed() -> None:
     assert names == ["17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin", "16.3", "14.10"]
 
 
-def test_a_server_that_is_running_is_shown_by_its_name_with_what_there_is_to_say_of_it() -> None:
+def test_a_running_server_is_shown_by_name_with_its_facts() -> None:
     plan = request_of({"builds": ["prod=postgresql://bench@db1/postgres"]})
     (item,) = (item for item in launch_choices.builds(plan, OFFER) if item.box == "[b]")
     assert (item.name, item.aside) == ("prod", "external server") and "db1" not in item.detail

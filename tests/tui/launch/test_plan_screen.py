@@ -227,7 +227,7 @@ def test_an_install_and_a_config_of_ones_own_are_added(answers: None, tmp_path: 
     show_launch(act, tmp_path)
 
 
-def test_an_item_of_launch_is_clicked_and_the_wheel_moves_the_cursor(answers: None, tmp_path: Path) -> None:
+def test_launch_items_are_clicked_and_the_wheel_scrolls(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         x, y = place_of(pilot, "[ ] cx7")
         await pilot.click(offset=(x, y))
@@ -264,7 +264,7 @@ def test_a_click_never_scrolls_what_lies_under_the_pointer(answers: None, tmp_pa
     show_launch(act, tmp_path)
 
 
-def test_what_is_typed_takes_the_place_of_a_value_however_often_it_was_clicked(answers: None, tmp_path: Path) -> None:
+def test_typing_replaces_a_value_that_was_clicked(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await pilot.click(offset=place_of(pilot, "repeats"))
         await until(pilot, lambda: isinstance(pilot.app.screen, LineScreen))
@@ -314,7 +314,7 @@ def test_what_is_known_is_shown_while_bench_is_still_asked(tmp_path: Path, monke
     show_launch(act, tmp_path, ready=False)
 
 
-def test_a_large_terminal_shows_all_builds_and_the_words_of_configs(answers: None, tmp_path: Path) -> None:
+def test_a_large_terminal_shows_all_builds_and_configs(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         shown = pilot.app.screen_text()  # type: ignore[attr-defined]
         builds = screen.query_one("#builds", Panel)

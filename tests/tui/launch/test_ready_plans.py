@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow  # opens the interface
 OFFER = Choices.of(json.loads((Path(__file__).parents[1] / "recordings" / "answers" / "choices.json").read_text()))
 
 
-def test_builds_come_newest_first_by_major_with_their_origin_beside() -> None:
+def test_builds_come_newest_first_with_their_origin() -> None:
     items = list(launch_choices.builds(Request(), OFFER))
     assert [item.name for item in items[:4]] == ["18.6", "18.6-builtin", "18.6-prebuilt", "18.6-prebuilt-builtin"]
     assert [(item.shown or item.name, item.text) for item in items[1:4]] == [
@@ -38,7 +38,7 @@ def test_builds_come_newest_first_by_major_with_their_origin_beside() -> None:
     assert (own.name, own.text, own.group) == ("mine", "own", "own")
 
 
-def test_the_newest_releases_are_from_source_where_that_can_be_had(tmp_path: Path) -> None:
+def test_the_newest_releases_are_built_from_source_if_possible(tmp_path: Path) -> None:
     assert ready_plans.newest(OFFER, 2) == ("17.11", "18.6")
     gone = {"path": str(tmp_path / "none.tar"), "name": "none.tar", "hash": ""}
     rows = tuple({**row, "tarball": gone} if row["label"] == "18.6" else row for row in OFFER.builds)

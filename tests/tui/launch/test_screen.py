@@ -202,7 +202,7 @@ def test_with_nothing_unfinished_resuming_says_so(out: Path) -> None:
 
 
 @pytest.mark.parametrize("late_s", [0.01, 0.05, 0.2])
-def test_leaving_while_bench_is_asked_ends_that_and_leaves_nothing_behind(
+def test_leaving_during_a_call_of_bench_leaves_nothing(
     out: Path, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
     monkeypatch.setattr(bench, "run", asking.own_interpreter)

@@ -49,7 +49,7 @@ def words(lines: list[Line]) -> list[str]:
     return ["".join(text for text, _ in each) for each in lines]
 
 
-def test_a_line_says_of_this_step_how_wide_it_is_and_what_the_rest_will_buy(live: Growing) -> None:
+def test_the_budget_line_shows_width_and_remaining_gain(live: Growing) -> None:
     view = seen(live)
     whole = " qr100 ±1.8%, ±1.1% by the end; decided 1 of 4; 5 pairs of 1m44s left"
     assert words(budget.summary(view, 80, BLOCK)) == [whole]

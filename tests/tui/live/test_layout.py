@@ -17,7 +17,7 @@ def layout(columns: int, rows: int, *, interleaved: bool = False) -> LiveLayout:
 
 
 @given(SIZES, st.booleans(), st.integers(0, 60), st.integers(0, 8))
-def test_the_log_has_a_row_at_least_and_never_what_charts_and_text_need(
+def test_the_log_has_one_row_or_more_and_leaves_room(
     size: tuple[int, int], interleaved: bool, lines: int, roles: int
 ) -> None:
     height, crowded = layout(*size, interleaved=interleaved).log_rows(lines, roles)
@@ -27,7 +27,7 @@ def test_the_log_has_a_row_at_least_and_never_what_charts_and_text_need(
 
 @pytest.mark.parametrize("replay", [False, True])
 @pytest.mark.parametrize("interleaved", [False, True])
-def test_the_keys_that_are_left_out_are_bindings_and_fewer_in_a_wider_terminal(replay: bool, interleaved: bool) -> None:
+def test_keys_left_out_are_bindings_and_fewer_if_wider(replay: bool, interleaved: bool) -> None:
     narrow, wide, widest = (
         set(layout(columns, 50, interleaved=interleaved).hidden_keys(replay=replay)) for columns in (80, 130, 200)
     )

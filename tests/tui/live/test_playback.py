@@ -113,7 +113,7 @@ def test_a_position_is_told_to_other_screens(recording: Path) -> None:
     replay(recording, check, at_s=3)
 
 
-def test_the_detail_of_a_recorded_stall_is_whole_wherever_the_replay_stands(recording: Path) -> None:
+def test_a_recorded_stalls_detail_is_whole_at_any_position(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("space", "enter")
         await pilot.pause()

@@ -54,7 +54,7 @@ def test_a_column_is_read_out_to_the_figures_of_the_journal(tmp_path: Path) -> N
         show_live(live.run, check, clock=live.hand.clock)
 
 
-def test_the_base_that_is_read_out_is_that_of_the_role_that_is_shown(recording: Path) -> None:
+def test_the_readouts_base_is_of_the_shown_role(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         bases = []
         for _ in range(2):
@@ -105,7 +105,7 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         show_live(live.run, check, clock=live.hand.clock)
 
 
-def test_a_drag_over_the_scale_or_from_one_chart_to_another_is_none(tmp_path: Path) -> None:
+def test_a_drag_off_one_chart_is_ignored(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         chart, times = screen.query_one("#chart").region, screen.query_one("#slowest").region
         for one, other in (
@@ -123,7 +123,7 @@ def test_a_drag_over_the_scale_or_from_one_chart_to_another_is_none(tmp_path: Pa
         show_live(live.run, check, clock=live.hand.clock)
 
 
-def test_the_log_is_scrolled_by_keys_and_wheel_and_stays_where_it_is(recording: Path) -> None:
+def test_the_log_scrolls_and_keeps_its_place(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         newest = text_of(pilot).splitlines()[-3:-1]
         shown = await press(pilot, "down", "down")
@@ -155,7 +155,7 @@ def test_the_heat_map_shows_how_long_operations_took(recording: Path) -> None:
     show_live(recording, check, size=(130, 40))
 
 
-def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(recording: Path) -> None:
+def test_a_large_terminal_adds_plan_chart_waits_and_minute(recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.pause()
         shown = text_of(pilot)
@@ -168,7 +168,7 @@ def test_a_large_terminal_has_the_plan_a_second_chart_waits_and_the_last_minute(
         show_live(recording, check, size=size)
 
 
-def test_a_cell_that_is_prepared_has_the_plan_in_place_of_its_charts(tmp_path: Path) -> None:
+def test_a_cell_in_preparation_has_the_plan_for_charts(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], _: LiveScreen) -> None:
         shown = text_of(pilot)
         assert "starting the server" in shown and "plan  1/3 cells" in shown

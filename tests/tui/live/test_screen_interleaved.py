@@ -67,7 +67,7 @@ def test_screen_of_a_stall_of_one_of_them(sliced_recording: Path) -> None:
     replay(sliced_recording, check, at_s=17.5)
 
 
-def test_the_stall_of_the_other_side_is_told_too_and_its_side_has_the_rest(sliced_recording: Path) -> None:
+def test_the_other_sides_stall_is_shown_on_its_side(sliced_recording: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "! 16.3-prebuilt STALL query" in text_of(pilot) and "!query" not in text_of(pilot)
         assert "12.11-prebuilt auto" in text_of(pilot).splitlines()[1]
@@ -99,7 +99,7 @@ def test_the_role_that_is_drawn_stays_when_the_side_changes(sliced_recording: Pa
     replay(sliced_recording, check, at_s=13.5)
 
 
-def test_a_build_that_is_ahead_after_its_stall_is_drawn_to_its_end(sliced_recording: Path) -> None:
+def test_a_leading_build_is_drawn_to_its_end_after_a_stall(sliced_recording: Path) -> None:
     """12.11 was driven for 9 of its 12 s when 16.3, which had lost 3 s of its own, was done."""
 
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
@@ -151,7 +151,7 @@ def test_the_line_of_rates_has_room_for_every_build(tmp_path: Path, count: int) 
         show_live(live.run, check, clock=live.hand.clock, glyphs="ascii")
 
 
-def test_four_builds_have_a_line_each_and_a_sentence_where_there_is_room(tmp_path: Path) -> None:
+def test_four_builds_have_a_line_and_a_sentence_each(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         shown = text_of(pilot)
         assert all(

@@ -72,7 +72,7 @@ def test_pausing_stops_painting_and_says_how_far_it_is_behind(tmp_path: Path) ->
         show_live(live.run, check, clock=live.hand.clock)
 
 
-def test_the_stalls_of_the_step_are_gone_through_and_each_has_its_detail(tmp_path: Path) -> None:
+def test_stalls_of_the_step_are_visited_with_their_details(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("n")
         assert "1/2 STALL delete 3.0s: backend 4101" in text_of(pilot)
@@ -178,7 +178,7 @@ def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path, w
         show_live(live.run, check, clock=live.hand.clock)
 
 
-def test_a_stopped_run_names_the_key_that_resumes_it_and_then_is_no_longer_stopping(tmp_path: Path) -> None:
+def test_a_stopped_run_shows_the_key_that_resumes_it(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         view = screen.view
         assert view is not None

@@ -48,7 +48,7 @@ def head(view: ViewState) -> str:
 
 
 @pytest.mark.parametrize("state", ["interrupted", "failed"])
-def test_a_step_that_was_given_up_is_as_far_as_it_came_and_has_no_time_left(tmp_path: Path, state: str) -> None:
+def test_an_abandoned_step_shows_its_progress_and_no_time_left(tmp_path: Path, state: str) -> None:
     with growing(tmp_path) as live:
         for _ in range(3):
             live.second(insert=10_000)
@@ -151,9 +151,7 @@ def test_a_window_is_never_wider_than_the_step(tmp_path: Path) -> None:
     ("begun_s", "done", "length_s"),
     [(1, 1_000, 10), (4, 50_000, 10), (4, 25_000, 20), (20, 50_000, 45), (120, 24_000, 600)],
 )
-def test_the_axis_of_a_step_under_way_is_as_long_as_the_step_will_be(
-    tmp_path: Path, begun_s: int, done: int, length_s: int
-) -> None:
+def test_the_axis_of_a_step_has_its_expected_length(tmp_path: Path, begun_s: int, done: int, length_s: int) -> None:
     with growing(tmp_path) as live:
         for _ in range(begun_s):
             live.second(insert=done // begun_s)  # of 100,000 rows
@@ -223,7 +221,7 @@ def test_the_causes_of_a_stall_are_told_to_their_end(tmp_path: Path) -> None:
     assert cause in flat and cause.replace("4100", "1") in flat and " < ".join(frames) in flat
 
 
-def test_whoever_blocks_a_stalled_backend_is_told_with_what_it_does(tmp_path: Path) -> None:
+def test_whoever_blocks_a_stalled_backend_is_shown(tmp_path: Path) -> None:
     holders = ((4321, Doing("client backend", "client backend, idle in transaction")), (4322, Doing("", "")))
     here = take(os.getpid())
     snapshot = StallSnapshot(1, here, here, "Lock:relation", holders).record()
@@ -251,7 +249,7 @@ def test_a_filter_is_seen_beside_a_long_name() -> None:
     assert "cells of 20261120-141235" in told
 
 
-def test_the_sla_of_a_step_that_is_over_is_the_one_that_verdicts_go_by(recording: Path) -> None:
+def test_the_sla_of_a_finished_step_is_the_verdicts_one(recording: Path) -> None:
     with JournalReader(recording) as reader:
         steps = {
             attempt.cell: step for attempt in reader.attempts() for step in reader.steps(attempt.id) if step.totals

@@ -142,7 +142,7 @@ def test_a_heat_map_has_a_row_for_each_band_of_buckets() -> None:
     assert texts[0][10:36].strip() == "" and texts[0][39] != " " and texts[2][39] == " "
 
 
-def test_what_has_no_buckets_has_bars_where_there_are_rows_for_them() -> None:
+def test_figures_without_buckets_have_bars_if_there_is_room() -> None:
     columns = [HeatColumn(peak=each) if each is not None else None for each in (8.0, 4.0, None, 0.0, 3.0)]
     texts = ["".join(part for part, _ in line) for line in probe_text.strip(columns, {1}, 4, BRAILLE)]
     full, half = BRAILLE.levels[-1], BRAILLE.levels[len(BRAILLE.levels) // 2]
@@ -251,7 +251,7 @@ def test_the_parts_fill_the_screen_and_no_more(height: int, probes: int) -> None
     assert taken <= max(height, 24 + probes - 8)
 
 
-def test_what_the_end_of_a_step_left_over_does_not_tower_over_the_seconds(recording: Path) -> None:
+def test_a_steps_last_fraction_does_not_tower_over_seconds(recording: Path) -> None:
     first = look(recording, Wanted())
     assert first.places is not None
     step = first.places[14].step
@@ -269,7 +269,7 @@ def test_what_the_end_of_a_step_left_over_does_not_tower_over_the_seconds(record
     assert series.sums(2**62).figures["runq_us"] == 165_000
 
 
-def test_a_step_is_named_with_its_config_where_configs_are_compared(tmp_path: Path) -> None:
+def test_a_step_shows_its_config_where_configs_are_compared(tmp_path: Path) -> None:
     found = look(make_run(tmp_path / "r", builds=("18.6",), configs=("small", "large"), repeats=1), Wanted())
     assert found.places is not None
     place = found.places[-1]

@@ -96,7 +96,7 @@ def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
     assert "CONFIG_DEBUG_INFO_BTF" in show_probes(recording, *"kkk", "k")
 
 
-def test_a_chosen_probe_without_data_leads_to_those_that_have_some(
+def test_a_probe_without_data_leads_to_those_with_some(
     recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     answered(monkeypatch, rows)

@@ -69,7 +69,7 @@ def test_help_turns_from_keys_to_figures_and_back(recording: Path, size: tuple[i
 
 
 @pytest.mark.parametrize(("mode", "first"), [("compare", "b"), ("live", "space"), ("launch", "space")])
-def test_the_keys_that_matter_come_before_those_that_everybody_knows(recording: Path, mode: str, first: str) -> None:
+def test_important_keys_come_before_common_ones(recording: Path, mode: str, first: str) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = pilot.app.screen
         while screen.unready:  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ def texts(found: list[Line]) -> list[str]:
     return ["".join(text for text, _ in each) for each in found]
 
 
-def test_a_column_has_the_mean_of_what_held_in_it_and_a_dip_is_not_lost() -> None:
+def test_a_column_has_its_mean_and_keeps_a_dip() -> None:
     assert columns(points(4, 6, 8, 8), axis(4), 2) == [(5, 5), (8, 8)]
     assert columns(points(4, 6), axis(4), 8) == [(4, 4), (4, 4), (6, 6), (6, 6), None, None, None, None]
     assert columns(points(9, 9, 9, 1), axis(4), 1) == [(7, 1)]
@@ -38,7 +38,7 @@ def test_a_column_has_the_mean_of_what_held_in_it_and_a_dip_is_not_lost() -> Non
     assert columns(points(4, 6, 8, 2), later, 2) == [(8, 8), (2, 2)]
 
 
-def test_each_build_has_its_own_glyph_and_mark_and_what_coincides_another() -> None:
+def test_builds_have_their_own_glyphs_and_overlaps_another() -> None:
     sides = [columns(points(*values), axis(3), 3) for values in ((10, 20, 30), (30, 20, 20))]
     drawn = lines(sides, (10, 30), 3, {}, ASCII)
     assert texts(drawn) == ["x o", " %x", "o  "]

@@ -44,9 +44,7 @@ def dots(rows: list[str], column: int) -> set[int]:
 
 @settings(deadline=None)
 @given(COLUMNS, ROWS)
-def test_braille_draws_the_least_and_the_greatest_of_every_column(
-    columns: list[tuple[float, float] | None], rows: int
-) -> None:
+def test_braille_draws_the_extremes_of_every_column(columns: list[tuple[float, float] | None], rows: int) -> None:
     drawn = raster(columns, TOP, rows, SETS["braille"])
     before: tuple[int, int] | None = None
     for x, span in enumerate(columns):
@@ -165,7 +163,7 @@ def test_every_point_is_a_dot_at_its_place(points: list[tuple[float, float]], ro
     assert found == {(level(x, 1, 2 * cells), level(y, 1, 4 * rows)) for x, y in points}
 
 
-def test_points_in_one_character_are_counted_where_they_cannot_be_told_apart() -> None:
+def test_coinciding_points_are_counted() -> None:
     points = [(0.0, 0.0), (0.01, 0.01), (1.0, 1.0), *[(0.5, 0.5)] * 12]
     assert scatter(points, 3, 3, SETS["ascii"]) == ["  o", " 9 ", "2  "]
     assert dots_per_cell(SETS["block"]) == (1, 1)

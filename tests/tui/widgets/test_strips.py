@@ -83,7 +83,7 @@ def test_times_on_the_axis_are_round_apart_and_where_they_say(length_s: int, fro
         assert begin - SECOND_NS * 1e-6 <= seconds * SECOND_NS <= end + SECOND_NS * 1e-6
 
 
-def test_checkpoints_marks_and_autovacuum_have_their_letters_on_the_axis() -> None:
+def test_checkpoints_marks_and_autovacuum_have_axis_letters() -> None:
     def event(id: int, kind: str) -> EventRow:
         return EventRow(id, 1, 1, kind, 0, None, None, {})
 
@@ -121,7 +121,7 @@ def test_a_wait_has_one_letter_in_all_versions() -> None:
 
 
 @GLYPHS
-def test_a_sparkline_is_of_the_last_minute_and_its_gaps_are_blank(glyphs: Glyphs) -> None:
+def test_a_sparkline_shows_the_last_minute_with_gaps(glyphs: Glyphs) -> None:
     points = Series()
     for second in (*range(40), *range(50, 90)):
         points.add((second + 1) * SECOND_NS, SECOND_NS, 1000.0)

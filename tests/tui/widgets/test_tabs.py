@@ -23,7 +23,7 @@ def top(pilot: Pilot[Any]) -> str:
 
 
 @pytest.mark.parametrize("columns", [80, 60])
-def test_the_screens_stand_in_the_top_row_and_are_opened_by_a_click(recording: Path, columns: int) -> None:
+def test_screens_are_in_the_top_row_and_open_by_a_click(recording: Path, columns: int) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         for number, mode in enumerate(MODES, 1):
             word = f"{number} {mode.capitalize()}"

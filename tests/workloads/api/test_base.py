@@ -17,7 +17,7 @@ def steps(name: str, **entries: Any) -> dict[str, Step]:
     return {step.name: step for step in found.steps(record)}
 
 
-def test_query_steps_of_the_insert_benchmark_may_be_longer_and_no_others() -> None:
+def test_only_query_steps_of_the_insert_benchmark_lengthen() -> None:
     found = steps("insert", rows=20_000, query_seconds=4)
     free = {name: planned_seconds(step) for name, step in found.items() if planned_seconds(step)}
     assert free == dict.fromkeys(("qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"), 4)

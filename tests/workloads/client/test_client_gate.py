@@ -89,7 +89,7 @@ def test_a_shut_gate_lets_the_statement_end_and_no_other_begin(page: Page) -> No
             assert page.word(0, Word.LAST_ENDED_NS) - opened_ns >= 10_000_000
 
 
-def test_who_waits_for_a_role_to_end_is_woken_also_by_an_end_before_that(page: Page) -> None:
+def test_a_waiter_wakes_for_a_role_that_had_already_ended(page: Page) -> None:
     def end() -> None:
         client_gate.tell_change(page)
         statements(page, 0.001)
@@ -281,7 +281,7 @@ def test_statements_outside_the_count_are_waited_for_and_wait(page: Page) -> Non
         assert page.word(0, Word.MAX_LOOKUPS) == done and page.word(0, Word.IN_FLIGHT_NS) == 0
 
 
-def test_a_step_in_slices_is_known_as_one_before_and_after_its_first_slice_begins() -> None:
+def test_a_sliced_step_is_known_before_its_first_slice() -> None:
     """A role that begins late, or early, sees either an open gate or a shut one."""
     page = Page.create(1)
     assert not client_gate.is_sliced(page)

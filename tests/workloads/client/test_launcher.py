@@ -50,7 +50,7 @@ def test_a_process_that_cannot_be_had_fails_the_step_in_one_line(call: str, what
     page.close()
 
 
-def test_lines_of_processes_that_write_at_the_same_time_are_whole() -> None:
+def test_lines_of_concurrent_writers_are_whole() -> None:
     report_fd, length, lines, processes = report_file(), 3000, 2000, 4
     pids = []
     for number in range(processes):

@@ -32,7 +32,7 @@ def test_reference_limiter_is_the_rule_of_the_reference(rate: int, rows: int, la
 
 
 @given(rates, sizes)
-def test_reference_limiter_sends_one_statement_in_the_first_second_then_bursts(rate: int, rows: int) -> None:
+def test_reference_limiter_sends_one_statement_then_bursts(rate: int, rows: int) -> None:
     rule = Limiter(rate, rows, 0)
     now = 0
     for number in range(200):
@@ -53,9 +53,7 @@ def test_reference_limiter_never_makes_up_a_stall() -> None:
 
 
 @given(rates, sizes, st.lists(st.integers(0, SECOND_NS), max_size=200))
-def test_in_slices_the_rounds_of_a_second_are_spread_over_it_at_the_same_rate(
-    rate: int, rows: int, late_ns: list[int]
-) -> None:
+def test_rounds_of_a_second_are_spread_in_slices(rate: int, rows: int, late_ns: list[int]) -> None:
     even, bursts = (Limiter(rate, rows, 0, even=even) for even in (True, False))
     per_s, now, in_bursts = even.rounds_per_s, 0, 0
     for number in range(3 * per_s + 1):
@@ -84,7 +82,7 @@ def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
     assert sum(end == late for end in ends) == 5 and ends[-1] - ends[5] == 24 * SECOND_NS // 10
 
 
-def test_in_slices_scattered_statements_lose_no_more_than_in_bursts() -> None:
+def test_scattered_statements_lose_no_more_than_bursts() -> None:
     """Of a mean of 20 ms, 20 a second; one that ended after its second took the rest of its time from the rate."""
     source, took_ns = random.Random(1), {}
     lengths_ns = [int(source.lognormvariate(-4.7, 1.25) * SECOND_NS) for _ in range(10_000)]

@@ -10,7 +10,7 @@ from workloads.client.process import clock
 from workloads.client.slice_times import SliceTime
 
 
-def test_a_turn_is_there_once_it_has_begun_and_what_was_done_in_it_once_it_is_told(page: Page) -> None:
+def test_a_turn_has_counts_once_they_are_reported(page: Page) -> None:
     page.set_error(1, "x" * ERROR_BYTES)
     page.set_word(1, Word.STATEMENTS, 7)
     assert slice_times.begun(page) == 0 and slice_times.told(page, -1) == 0
@@ -24,7 +24,7 @@ def test_a_turn_is_there_once_it_has_begun_and_what_was_done_in_it_once_it_is_to
     assert page.words[Control.TURNS] == 2 and page.word(1, Word.STATEMENTS) == 7
 
 
-def test_turns_that_are_no_more_kept_are_not_taken_for_those_in_their_place(page: Page) -> None:
+def test_expired_turns_are_not_confused_with_newer_ones(page: Page) -> None:
     for number in range(KEPT_TURNS + 1):
         slice_times.begin(page, number)
         slice_times.end(page, number + 1)

@@ -84,7 +84,7 @@ def plan(generation: str) -> tuple[InsertStep, ...]:
 
 
 @pytest.mark.parametrize("generation", ["g22", "g24a", "g24b"])
-def test_streams_under_a_quota_do_all_their_rows_whatever_the_gate_cuts(
+def test_streams_under_a_quota_do_all_their_rows(
     database: Databases, generation: Literal["g22", "g24a", "g24b"]
 ) -> None:
     target = database(16)

@@ -17,7 +17,7 @@ NAMES = ("marketsegment", "registersegment", "pdc")
 SETTINGS = "SELECT count(*) FROM pg_class WHERE reloptions::text LIKE '%autovacuum%'"
 
 
-def test_each_build_begins_with_a_table_without_indexes_and_nothing_to_write(
+def test_each_index_build_begins_with_a_clean_table(
     database: Callable[[int | str], Database],
 ) -> None:
     target = database(16)

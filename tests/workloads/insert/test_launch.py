@@ -187,7 +187,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_roles_stay_connected_until_released_and_carry_their_names(loaded: Database) -> None:
+def test_roles_stay_connected_until_released_under_their_names(loaded: Database) -> None:
     with running(loaded.dsn, write_step(500), "g24b") as run:
         run.start()
         run.until(lambda: run.all_in(*SETTLED))

@@ -36,7 +36,7 @@ class QueuedMaker:
 
 
 @given(st.integers(1, 60), st.lists(st.booleans(), max_size=200))
-def test_streams_may_start_exactly_what_the_queues_of_the_reference_hold(rounds: int, steps: list[bool]) -> None:
+def test_streams_may_start_what_the_references_queues_hold(rounds: int, steps: list[bool]) -> None:
     maker, model = Maker(rounds, 50, None, deletes=True), QueuedMaker(rounds)
     inserts = deletes = 0
     drain(maker, 0, 0)
@@ -92,7 +92,7 @@ def test_low_key_is_looked_up_in_round_0_and_every_1001_rounds() -> None:
     assert lookups == [0, 1001, 2002, 3003]
 
 
-def test_lookup_steps_back_by_nine_statements_when_the_deleter_is_the_slower() -> None:
+def test_lookup_steps_back_by_nine_with_a_slower_deleter() -> None:
     made, lookups = run_with_lookups(40, 20, 5, QUEUE_ROUNDS)
     assert lookups == [0, 21]
     assert made[21].low_key == made[20].low_key + 5 - 9 * 5

@@ -87,7 +87,7 @@ def test_buffer_is_base64_of_four_mebibytes() -> None:
     assert re.fullmatch(rb"[A-Za-z0-9+/]+=*", TEXT)
 
 
-def test_all_rows_of_a_statement_carry_the_local_second_of_its_making() -> None:
+def test_rows_of_a_statement_carry_the_second_of_its_making() -> None:
     ticks = iter([1000.2, 1000.9, 1001.0] + [1002.5 + n / 100 for n in range(200)])
     times = [1000, 1000, 1001] + [int(1002.5 + n / 100) for n in range(200)]
     for text, second in zip(statements(203, 50, clock=lambda: next(ticks)), times, strict=True):

@@ -228,7 +228,7 @@ def test_low_key_is_looked_up_again_during_a_long_step(database: Databases) -> N
     assert result[1, "delete"][Word.SHORT_DELETES] == 0
 
 
-def test_point_queries_know_the_low_key_as_soon_as_it_was_looked_up(database: Databases) -> None:
+def test_point_queries_know_the_low_key_after_its_lookup(database: Databases) -> None:
     """The second round begins a second later: meanwhile they would search for keys that were deleted long ago."""
     target = database(16)
     *before, step = plan_steps("g24b", LOADED, 1, ["qp100"], rows_written=1000, query_seconds=2)

@@ -85,7 +85,7 @@ def test_small_tables_are_indexed_several_times_in_slices(entries: dict[str, obj
     assert WORKLOAD.sliced_options(entries)["index_builds"] == builds
 
 
-def test_writes_are_expected_to_take_time_by_row_and_by_statement() -> None:
+def test_writes_are_expected_to_cost_per_row_and_statement() -> None:
     """Measured for the usual comparison in slices: 2.5 s for 1,600 rounds of 50 rows, 1.5 s for 4,000 of 5 rows."""
     steps = {step.name: step.expected_s for step in WORKLOAD.steps(WORKLOAD.plan(Options(scale="quick")).record)}
     assert steps["l.i1"] == pytest.approx(2.5, rel=0.05) and steps["l.i2"] == pytest.approx(1.5, rel=0.05)
@@ -161,7 +161,7 @@ def test_connections_are_counted_with_lookups_and_vacuums() -> None:
     assert [step.connections for step in old if step.name == "q500.1"] == [40]
 
 
-def test_non_default_options_are_what_the_generation_does_not_do_by_itself() -> None:
+def test_non_default_options_differ_from_the_generations() -> None:
     assert Options().non_default() == ()
     assert Options(delete_form="subselect", lookup_connection="kept", resync_rounds=1000).non_default() == ()
     changed = Options(placement="paired", lookup_connection="new", indexes=2)

@@ -23,7 +23,7 @@ from workloads.micro.spec import MicroSpec
 ROOT = Path(__file__).parents[3]
 
 
-def test_what_a_started_server_does_after_it_was_timed_is_not_counted(
+def test_a_timed_servers_later_work_is_not_counted(
     server: Callable[[int | str], Server], account: Account, new_folder: Callable[[], Path]
 ) -> None:
     """It has ended before anybody is told that the task is done, so that nobody has to come in time."""

@@ -38,7 +38,7 @@ def test_tasks_are_chosen_by_their_names() -> None:
         MICRO.plan(Options(steps=("restart",)))
 
 
-def test_what_is_done_counts_for_comparing_and_which_tasks_does_not() -> None:
+def test_amounts_of_work_must_agree_and_tasks_need_not() -> None:
     small, large = (MICRO.plan(Options(table_rows=rows)).record | {"programs": FOUND} for rows in (1000, 2000))
     assert MICRO.identity(small) != MICRO.identity(large)
     some = MICRO.plan(Options(steps=("index",), table_rows=1000)).record | {"programs": FOUND}

@@ -43,7 +43,7 @@ def test_transactions_have_the_published_statements() -> None:
         f"${number}" for number in range(2, 102)) + ")")  # fmt: skip
 
 
-def test_names_groups_and_families_choose_in_the_order_of_the_catalog() -> None:
+def test_names_groups_and_families_keep_the_catalogs_order() -> None:
     assert names() == [test.name for test in TESTS]
     assert names("hot-points", "scan.warm") == ["scan.warm", "hot-points"]
     assert names("random-points") == ["random-points.10", "random-points.100", "random-points.1000"]

@@ -60,7 +60,7 @@ def answers(target: Database, test: Test, count: int) -> list[list[int]]:
     return found
 
 
-def test_a_server_answers_every_statement_of_every_test_with_as_many_rows_as_it_should(loaded: Database) -> None:
+def test_every_statement_of_every_test_returns_its_rows(loaded: Database) -> None:
     for test in TESTS:
         if test.name == "delete":  # from here on some rows are missing
             break
@@ -80,7 +80,7 @@ def test_a_server_answers_every_statement_of_every_test_with_as_many_rows_as_it_
     assert answers(loaded, TESTS[-1], 20) == [[1]] * 20
 
 
-def test_streams_are_the_same_for_every_server_and_blocks_hold_whole_events() -> None:
+def test_streams_are_equal_and_blocks_hold_whole_events() -> None:
     for test in TESTS:
         one, other = events(draw(), test.event), events(draw(), test.event)
         for _ in range(2):

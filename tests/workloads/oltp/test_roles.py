@@ -77,7 +77,7 @@ def test_a_client_waits_at_the_gate_with_all_counted(loaded: Database) -> None:
         assert run.finish().roles.popitem()[1].state == State.STOPPED
 
 
-def test_conflicts_among_clients_are_counted_and_other_errors_end_the_step(loaded: Database) -> None:
+def test_client_conflicts_count_and_other_errors_end_the_step(loaded: Database) -> None:
     loaded.run("CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS "
                "$$BEGIN IF random() < 0.3 THEN RAISE unique_violation; END IF; RETURN new; END$$")  # fmt: skip
     loaded.run("CREATE TRIGGER t BEFORE INSERT ON sbtest1 FOR EACH ROW EXECUTE FUNCTION conflict()")

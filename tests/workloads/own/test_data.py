@@ -45,7 +45,7 @@ def test_what_is_no_dump_is_refused(folder: Path, text: bytes, why: str) -> None
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["without", "with"])
-def test_sql_says_its_version_and_its_extensions_but_rows_say_nothing(folder: Path, mark: bytes) -> None:
+def test_versions_and_extensions_are_read_from_sql_not_rows(folder: Path, mark: bytes) -> None:
     (file := folder / "a.sql").write_bytes(mark + DUMP)
     found = surveyed(of_dump(str(file)))
     assert found.format == "sql" and found.major == 13 and found.extensions == ("uuid-ossp", "hstore")
@@ -68,7 +68,7 @@ CREATE COLLATION flemish FROM dutch;
 """
 
 
-def test_collations_are_demanded_with_their_places_but_not_those_that_the_dump_makes(folder: Path) -> None:
+def test_collations_are_demanded_unless_the_dump_makes_them(folder: Path) -> None:
     (file := folder / "a.sql").write_bytes(COLLATIONS)
     assert surveyed(of_dump(str(file))).demands == (
         f"icu {file}:1: german", f"locale {file}:2: nl_NL", f"collation {file}:3: en_US.utf8",
@@ -76,7 +76,7 @@ def test_collations_are_demanded_with_their_places_but_not_those_that_the_dump_m
     )  # fmt: skip
 
 
-def test_what_needs_a_superuser_is_refused_unless_the_dump_is_trusted(folder: Path) -> None:
+def test_a_dump_for_superusers_is_refused_unless_trusted(folder: Path) -> None:
     (file := folder / "a.sql").write_bytes(b"SELECT 1;\nCREATE SERVER s\n FOREIGN DATA WRAPPER postgres_fdw;")
     with pytest.raises(ValueError, match=r"a.sql:2: a foreign server or table needs a superuser .*: --trust-dump"):
         surveyed(of_dump(str(file)))
@@ -123,7 +123,7 @@ def test_a_schema_is_two_files(folder: Path) -> None:
 
 
 @pytest.mark.outside  # by root, in a folder that everybody may enter
-def test_a_file_that_only_root_may_read_is_refused_before_anything_runs(folder: Path) -> None:
+def test_a_file_only_for_root_is_refused_before_the_run(folder: Path) -> None:
     (file := folder / "a.sql").write_bytes(DUMP)
     found = of_dump(str(file))
     file.chmod(0o600)

@@ -140,9 +140,7 @@ def test_extensions_are_put_into_the_schemas_that_the_dump_names(empty: Database
         ("CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC; SELECT 1;", "data.sql:8: 42601 syntax error"),
     ],
 )
-def test_a_hostile_or_faulty_file_is_stopped_by_the_server_and_named(
-    empty: Database, data: Path, text: str, why: str
-) -> None:
+def test_a_hostile_or_faulty_file_is_stopped_and_reported(empty: Database, data: Path, text: str, why: str) -> None:
     data.write_text(SCHEMA + text)
     assert why in run(empty.dsn, data)
     assert not Path("/tmp/pgbed-never").exists()
@@ -175,7 +173,7 @@ SELECT deleting();
 DELETING = "CREATE FUNCTION deleting() RETURNS void LANGUAGE sql AS 'DELETE FROM t';"
 
 
-def test_each_statement_is_tried_and_what_fails_is_said_while_the_others_are_run(empty: Database, data: Path) -> None:
+def test_failing_statements_are_reported_and_others_run(empty: Database, data: Path) -> None:
     data.write_text(SCHEMA + DELETING)
     run(empty.dsn, data)
     found = run(empty.dsn, data, STATEMENTS, "mix", max_result=2, check_results=True)
@@ -249,7 +247,7 @@ def test_forty_joins_of_twelve_tables_are_planned(empty: Database) -> None:
 
 
 @pytest.mark.outside  # over the server that is compiled, which has an extension and its programs
-def test_an_archive_is_restored_and_one_that_is_cut_short_or_fails_is_named(
+def test_a_truncated_or_failing_archive_is_reported(
     empty: Database, database: Callable[..., Database], build: Callable[[int | str], Build], folder: Path
 ) -> None:
     source, programs = database(13), build(13).bin

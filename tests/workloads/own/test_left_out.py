@@ -80,7 +80,7 @@ PARTS = st.one_of(
 
 
 @given(st.lists(st.tuples(PARTS, BETWEEN), max_size=12))
-def test_exactly_what_is_on_the_list_is_left_out_wherever_it_stands(
+def test_exactly_the_listed_parts_are_left_out(
     parts: list[tuple[tuple[str, str | None], str]],
 ) -> None:
     text = "".join(part + between for (part, _), between in parts).encode()
@@ -98,7 +98,7 @@ def test_exactly_what_is_on_the_list_is_left_out_wherever_it_stands(
 
 
 @given(st.lists(st.tuples(PARTS, BETWEEN), max_size=12))
-def test_lines_keep_their_numbers_for_psql_and_what_stays_is_unchanged(
+def test_lines_keep_their_numbers_for_psql(
     chosen: list[tuple[tuple[str, str | None], str]],
 ) -> None:
     text = "".join(part + between for (part, _), between in chosen).encode()

@@ -20,7 +20,7 @@ ROWS = """queryid,query,calls,total_exec_time
 """
 
 
-def test_statements_that_took_most_time_come_first_and_others_are_listed_with_why(tmp_path: Path) -> None:
+def test_the_longest_statements_come_first(tmp_path: Path) -> None:
     (rows := tmp_path / "top.csv").write_text(ROWS)
     (rules := tmp_path / "p.sql").write_text("-- $1 uniform 1 9\n-- name: q13\n-- $2 of 1, 2\n-- $1 of 5\n")
     found, left_out = observed.statements(str(rows), 3, str(rules))
@@ -36,7 +36,7 @@ def test_statements_that_took_most_time_come_first_and_others_are_listed_with_wh
     assert left_out[2] == ("2 statements (4% of the time)", "no values for its parameters: give rules with --params")
 
 
-def test_rows_of_an_export_that_are_no_use_are_left_out_by_reason_with_their_share(tmp_path: Path) -> None:
+def test_useless_rows_of_an_export_are_left_out_by_reason(tmp_path: Path) -> None:
     long = " ".join(["SELECT 1 /* "] + ["x" * 1000] * 200 + ["*/"])
     lines: list[Sequence[object]] = [
         *[[None, "<insufficient privilege>", 100 + number] for number in range(3)],

@@ -43,6 +43,6 @@ def ignored(count: int) -> str:
         ("", -9, "ended with code -9"),
     ],
 )
-def test_only_an_unknown_setting_and_a_schema_that_is_there_are_no_loss(told: str, code: int, why: str) -> None:
+def test_only_unknown_settings_and_existing_schemas_pass(told: str, code: int, why: str) -> None:
     found = failure(told, code)
     assert why in found and bool(found) == bool(why) and "\n" not in found

@@ -31,6 +31,6 @@ def test_what_has_no_end_is_named_with_its_line(text: bytes) -> None:
         list(commands(b"select 1;\n\n" + text))
 
 
-def test_a_backslash_command_is_a_line_and_the_text_goes_on_after_it() -> None:
+def test_a_backslash_command_ends_with_its_line() -> None:
     assert [command.text for command in commands(b"\\set a 1\nselect 1")] == [b"\\set a 1", b"select 1"]
     assert [command.line for command in commands(b"select\n1;\n\nselect 2")] == [1, 4]

@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_run_is_refused_in_a_line(text: str, why: str) -> 
     assert why in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_a_statement_has_its_parameters_by_number_and_their_rules() -> None:
+def test_a_statement_has_numbered_parameters_with_rules() -> None:
     (found,) = statements.parsed(
         "-- name: a\n-- weight: 3\n-- :x, :y from select 1, 2\n-- :z of 'it''s', 7\nselect :y /* :q */, :x, :y, :z;",
         "f.sql",

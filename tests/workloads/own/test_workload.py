@@ -19,7 +19,7 @@ def options(**further: object) -> Options:
                    statements=str(APP / "statements.sql"), **further)  # type: ignore[arg-type] # fmt: skip
 
 
-def test_each_statement_is_a_step_that_is_sliced_and_the_first_restores_the_data() -> None:
+def test_each_statement_is_a_sliced_step_after_the_restore() -> None:
     record = WORKLOAD.plan(options(clients=2, seconds=3)).record
     first, *others = WORKLOAD.steps(record)
     assert first.name == "data" and first.makes_files and not first.sliced and not first.primary_metric
@@ -47,7 +47,7 @@ def test_comparable_runs_have_the_same_data_and_statements(tmp_path: Path) -> No
     assert WORKLOAD.steps(other)[1].sliced == ""  # a sleep goes on while its server is paused
 
 
-def test_a_folder_of_pgbench_scripts_is_a_step_of_pgbench_for_each(tmp_path: Path) -> None:
+def test_each_pgbench_script_of_a_folder_is_a_step(tmp_path: Path) -> None:
     for name in ("read", "write"):
         (tmp_path / f"{name}.sql").write_text(f"\ufeff\\set id random(1, 10)\nSELECT :id, '{name}';\n")
     given = {"schema": str(APP / "schema.sql"), "statements": str(tmp_path)}

@@ -111,7 +111,7 @@ def test_the_summary_is_read_by_its_labels() -> None:
     assert (found["tps"], found["latency_mean_ms"], found["connect_ms"]) == (10574.996787, 0.375, 30.085)
 
 
-def test_the_summary_of_an_old_pgbench_has_blanks_before_percents_and_two_rates() -> None:
+def test_an_old_pgbenchs_summary_is_parsed() -> None:
     found = summary.parse(SUMMARY_12)
     assert (found["processed"], found["skipped"], found["late"]) == (600, 103, 555)
     assert (found["tps"], found["lag_mean_ms"], found["lag_max_ms"]) == (4357.615586, 0.870, 16.247)
@@ -286,7 +286,7 @@ def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
     "text",
     ["\\shell ls", "\\SetShell x ls", "SELECT 1 \\shell ls", "\\ \tshell ls", "\\\\\nshell ls", "SELECT 1; \\sHELL ls"],
 )
-def test_a_command_of_the_shell_is_found_in_each_form_that_pgbench_takes(text: str) -> None:
+def test_shell_commands_are_found_in_each_form(text: str) -> None:
     assert command.SHELL.search(f"SELECT 1;\n{text}\n")
 
 

@@ -52,7 +52,7 @@ def test_of_what_it_prints_a_part_is_kept_in_memory(tmp_path: Path) -> None:
         ((True,), (), set()),
     ],
 )
-def test_a_backend_that_may_be_a_clients_is_not_taken_for_the_first(
+def test_another_clients_backend_is_not_taken_for_the_first(
     opened: Sequence[bool], seen: Sequence[list[int]], expected: set[int]
 ) -> None:
     looks, queries = iter(opened), iter(seen)
@@ -60,9 +60,7 @@ def test_a_backend_that_may_be_a_clients_is_not_taken_for_the_first(
 
 
 @pytest.mark.parametrize(("rate", "stopped"), [(None, True), (100.0, False)])
-def test_pgbench_waits_for_the_step_unless_its_transactions_become_due(
-    tmp_path: Path, rate: float | None, stopped: bool
-) -> None:
+def test_pgbench_waits_for_the_step_unless_rate_limited(tmp_path: Path, rate: float | None, stopped: bool) -> None:
     page = Page.create(1)
     spec = PgbenchSpec(
         page_fd=0, folder="", data_folder="", dsn="", program="", version=18, options=Options(rate=rate), scripts=(),

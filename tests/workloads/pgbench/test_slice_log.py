@@ -48,7 +48,7 @@ def test_active_time_stands_still_between_turns(page: Page) -> None:
     assert found.active_ns(opened(2) + 2 * LENGTH) == 4 * LENGTH, "it lasts"
 
 
-def test_a_turn_is_told_once_the_log_is_beyond_the_next_ones_begin(page: Page) -> None:
+def test_a_turn_is_reported_once_the_log_is_past_the_next(page: Page) -> None:
     found = slices_of(page)
     take_turns(page, 3, last_open=True)
     found.look()
@@ -68,7 +68,7 @@ def test_a_turn_is_told_once_the_log_is_beyond_the_next_ones_begin(page: Page) -
 
 
 @pytest.mark.parametrize("every", [4, 16])
-def test_a_sampled_log_tells_of_turns_what_the_full_one_does_within_its_gaps(every: int) -> None:
+def test_a_sampled_log_reports_turns_within_its_gaps(every: int) -> None:
     random, pages = Random(3), [Page.create(2), Page.create(2)]
     both = [slices_of(pages[0]), slices_of(pages[1], every)]
     for page in pages:
@@ -101,7 +101,7 @@ def test_a_sampled_log_tells_of_turns_what_the_full_one_does_within_its_gaps(eve
         page.close()
 
 
-def test_a_client_that_hangs_keeps_others_counts_back_for_a_while_only(page: Page) -> None:
+def test_a_hanging_client_delays_others_counts_briefly(page: Page) -> None:
     found = slices_of(page, 4)
     take_turns(page, 30)
     found.look()
@@ -141,7 +141,7 @@ def test_what_a_stop_cut_is_counted_without_a_time(page: Page) -> None:
     assert "statements" not in report({"processed": 4, "statements": statements}, counting, 0)
 
 
-def test_what_may_be_missing_of_a_log_is_projected_over_active_time(page: Page) -> None:
+def test_transactions_missing_from_a_log_are_projected(page: Page) -> None:
     counting = LogCounts(page, 16, 0, False, 0.0, began_ns=BEGAN)
     counting.slices = slices_of(page, 16)
     take_turns(page, 2, last_open=True)

@@ -17,7 +17,7 @@ from workloads.pgbench.spec import PgbenchSpec, WarmUp
 from workloads.pgbench.workload import SCRIPTS, SELECT
 
 
-def test_how_much_is_logged_is_what_was_asked_for_or_what_the_first_warm_up_found(tmp_path: Path) -> None:
+def test_the_logging_rate_is_requested_or_from_the_warm_up(tmp_path: Path) -> None:
     script = tmp_path / "slow.sql"
     script.write_text("SELECT pg_sleep(30);\n")
     own = SCRIPTS.plan(ScriptOptions(script=(str(script),))).record
@@ -132,7 +132,7 @@ def test_pgbench_never_ends_a_step_before_its_length() -> None:
         ('#!/bin/sh\necho "pgbench: error: group $(id -g)" >&2\n', "group GID$"),
     ],
 )
-def test_a_pgbench_that_cannot_read_scripts_is_refused_in_one_line(
+def test_a_pgbench_that_cannot_read_scripts_is_refused(
     new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, text: str, told: str
 ) -> None:
     program = new_folder() / "pgbench"

@@ -78,7 +78,7 @@ def test_what_is_undecided_says_what_would_decide_it(tmp_path: Path) -> None:
     assert undecided.startswith("undecided in 1: l.i1 ±") and undecided.endswith(" minutes, would decide it")
 
 
-def test_what_is_not_slower_by_the_margin_is_said_with_the_worst_of_its_interval(tmp_path: Path) -> None:
+def test_no_slower_reports_the_worst_end_of_the_interval(tmp_path: Path) -> None:
     def uneven(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         ratio = {"l.i0": (0.99, 1.03, 1.0, 1.03, 1.02), "qr100": (1.01, 0.97, 1.0, 0.97, 0.98)}.get(step)
         slower = 1 / ratio[cell.repeat - 1] if ratio and cell.subject.build == "17.0" else 1.0
@@ -152,7 +152,7 @@ def test_an_interval_that_excludes_one_is_no_verdict_among_many(tmp_path: Path) 
     assert words and all(word.endswith(" among 4") for word in words), "said in the row, not in a note"
 
 
-def test_a_difference_near_the_margin_is_an_answer_and_needs_no_more_pairs(tmp_path: Path) -> None:
+def test_a_difference_near_the_margin_needs_no_more_pairs(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i0"): 0.981}, noise=0.0015, repeats=6)])
     found = comparison.ratio("17.0", "l.i0", "rate_per_s")
     assert found is not None and (found.verdict, found.more_pairs, found.reasons) == ("slower", None, ()), found
@@ -194,7 +194,7 @@ def test_scatter_beyond_all_bounds_has_no_visible_effect(tmp_path: Path) -> None
     assert found is not None and found.visible_effect is None
 
 
-def test_what_planning_a_delete_takes_is_judged_by_itself_and_said_where_it_differs(tmp_path: Path) -> None:
+def test_delete_planning_has_a_verdict_of_its_own(tmp_path: Path) -> None:
     def planned(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         if "delete" not in totals.roles:
             return totals

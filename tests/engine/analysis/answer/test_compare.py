@@ -216,7 +216,7 @@ SLOWED = "CPU speed changed: a fixed amount of work took 100.0 us, then 130.0 us
         ),
     ],
 )  # fmt: skip
-def test_a_verdict_is_withheld_with_its_reasons_and_the_numbers_stay(
+def test_a_withheld_verdict_keeps_its_numbers_and_reasons(
     tmp_path: Path, how: dict[str, Any], reasons: list[str]
 ) -> None:
     found = rate(compare([make_run(tmp_path / "r", effects={("17.0", "qr100"): 0.8}, **how)]), "qr100")
@@ -250,7 +250,7 @@ Environments = Callable[[Cell], dict[str, Any]]
         ),
     ],
 )
-def test_a_pair_in_which_the_machine_changed_is_left_out_and_the_others_are_judged(
+def test_a_pair_with_a_changed_machine_is_left_out(
     tmp_path: Path, before: Environments, after: Environments | None, left_out: str
 ) -> None:
     run = make_run(
@@ -261,7 +261,7 @@ def test_a_pair_in_which_the_machine_changed_is_left_out_and_the_others_are_judg
     assert found.left_out == ((f"left out: {left_out}",) if left_out else ())
 
 
-def test_temperatures_are_checked_as_cells_began_and_as_they_ended(tmp_path: Path) -> None:
+def test_temperatures_are_compared_at_both_ends_of_cells(tmp_path: Path) -> None:
     run = make_run(
         tmp_path / "r", environments=lambda _: at(42.0),
         environments_after=lambda _: at(71.0),
@@ -350,7 +350,7 @@ def test_modes_that_both_sides_share_are_cancelled_by_the_pairs(tmp_path: Path) 
     assert any("bimodal" in line for line in comparison.findings)
 
 
-def test_a_ratio_that_stands_apart_has_nothing_to_do_with_modes_that_other_pairs_have(tmp_path: Path) -> None:
+def test_an_outlying_ratio_is_independent_of_other_pairs_modes(tmp_path: Path) -> None:
     def moody(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         apart = cell.repeat == 2 and cell.subject.build == "17.0"
         return replace(totals, seconds=totals.seconds * (1.5 if cell.repeat > 5 else 1.03 if apart else 1))
@@ -441,7 +441,7 @@ def test_the_json_is_read_as_what_it_was_made_of(tmp_path: Path) -> None:
     assert msgspec.convert(json.loads(to_json(comparison)), Comparison).cells == comparison.cells
 
 
-def test_the_clock_that_a_server_times_with_is_told_from_its_settings() -> None:
+def test_the_timing_clock_is_read_from_the_settings() -> None:
     clocks = [{}, {"timing_clock_source": "auto (tsc)"}, {"timing_clock_source": "auto (system)"},
               {"timing_clock_source": "tsc"}]  # fmt: skip
     assert [clock_of(settings) for settings in clocks] == ["system", "tsc", "system", "tsc"]
@@ -491,9 +491,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> ComparedCells:
 
 @given(st.lists(st.tuples(st.floats(-0.1, 0.1), st.floats(0.001, 0.02), st.booleans()), min_size=2, max_size=4))
 @example([(0.05, 0.005, True), (0.012, 0.0125, False)])
-def test_no_interval_of_a_certain_sign_holds_1_whatever_is_withheld(
-    cells: ComparedCells, tests: list[tuple[float, float, bool]]
-) -> None:
+def test_no_interval_of_a_certain_sign_contains_1(cells: ComparedCells, tests: list[tuple[float, float, bool]]) -> None:
     rates = [each for each in measured_ratios.measured(cells) if each.metric.name == "rate_per_s"]
     measured = [
         replace(rate, pooled=Estimate(mean, sd, 8), blank=replace(rate.blank, reasons=("not comparable",) * withheld))

@@ -104,7 +104,7 @@ def test_a_damaged_run_in_slices_gives_way_too(tmp_path: Path) -> None:
     assert [sudden.name in str(error) for error in unread] == [True]
 
 
-def test_a_pair_between_whose_cells_the_machine_changed_is_not_part_of_it(tmp_path: Path) -> None:
+def test_a_pair_with_a_changed_machine_is_not_part_of_the_noise(tmp_path: Path) -> None:
     def environments(cell: Cell) -> dict[str, Any]:
         return {**HERE, "cpu": {**HERE["cpu"], "mhz": 2000.0 if cell.ordinal == 0 else 3400.0}}
 
@@ -138,7 +138,7 @@ def test_the_statistics_are_loaded_only_where_there_is_an_aa_run(tmp_path: Path)
 QUERY_S = dict.fromkeys(STEPS, 60.0)
 
 
-def test_slices_tell_by_the_scatter_between_pairs_and_within_them(tmp_path: Path) -> None:
+def test_slices_use_the_scatter_between_and_within_pairs(tmp_path: Path) -> None:
     """Of any builds: a difference between them is no scatter."""
     effects = {("17.0", "qr100"): 0.9}
     make_run(tmp_path / "1-slices", repeats=4, environment=HERE, noise=0.004, blocks=60, effects=effects)
@@ -154,7 +154,7 @@ def test_slices_tell_by_the_scatter_between_pairs_and_within_them(tmp_path: Path
     assert "by the last run in slices of this host: 1-slices" in text and "steps in slices would best be" in text
 
 
-def test_longer_steps_and_more_pairs_show_smaller_effects_in_slices(tmp_path: Path) -> None:
+def test_longer_steps_and_more_pairs_show_smaller_effects(tmp_path: Path) -> None:
     make_run(tmp_path / "run", repeats=4, environment=HERE, noise=0.0, blocks=40, slice_noise=0.3)
     effects = []
     for pairs, seconds in ((5, 15.0), (5, 60.0), (10, 60.0)):
@@ -193,9 +193,7 @@ def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> Non
     assert "a first run of 3 pairs of these steps in slices" in noise.summary(None, 5, "slices")
 
 
-def test_a_dry_run_of_slices_tells_pairs_seconds_and_what_they_can_show(
-    bench: Bench, build: Callable[[int | str], Build]
-) -> None:
+def test_a_dry_run_of_slices_shows_pairs_seconds_and_effect(bench: Bench, build: Callable[[int | str], Build]) -> None:
     labels = f"{build(14).label},{build(16).label}"
     arguments = ("--pg", labels, "--interleave", "slices", "--dry-run")
     bench.out.mkdir(parents=True)

@@ -60,7 +60,7 @@ def test_the_running_ratio_is_that_of_the_totals_so_far(tmp_path: Path) -> None:
     assert side.runq_us_per_op == pytest.approx(5_000_000 / 1000 / 365)
 
 
-def test_the_figures_of_a_load_step_are_by_rows_not_by_its_statements(tmp_path: Path) -> None:
+def test_a_load_steps_figures_are_per_row(tmp_path: Path) -> None:
     def loading(cell: Cell, step: str) -> list[SliceRow]:
         rows = made_slices(cell, "qr100", {"16.3": 1000.0, "17.0": 500.0}, blocks=2) if step == "l.i0" else []
         return [replace(row, rows=100 * row.ops, cpu_ops=row.ops + 12) for row in rows]  # 12 statements to warm up
@@ -98,7 +98,7 @@ def test_further_servers_have_further_letters(tmp_path: Path) -> None:
     ]
 
 
-def test_the_check_is_that_of_the_comparison_and_the_interval_is_wider_by_it(tmp_path: Path) -> None:
+def test_the_interval_is_wider_by_the_comparisons_self_check(tmp_path: Path) -> None:
     def drifting(cell: Cell, step: str) -> list[SliceRow]:
         """A server that is faster in its outer turns of two blocks strays from itself by more than its error."""
         rows = made_slices(cell, step, RATES, blocks=60, noise=0.01)

@@ -144,7 +144,7 @@ def test_a_report_that_makes_no_sense_damages_its_cell_only(tmp_path: Path) -> N
     assert left_out.state == "damaged" and "report: timing" in left_out.reason
 
 
-def test_the_smallest_effect_that_can_be_seen_is_told_of_times_too(tmp_path: Path) -> None:
+def test_the_smallest_visible_effect_is_given_for_times_too(tmp_path: Path) -> None:
     here = {"host": {"name": platform.node()}, "cpu": {**ENVIRONMENT["cpu"], "threads": os.cpu_count()}}
 
     def stray(cell: Cell, step: str, totals: StepTotals) -> StepTotals:

@@ -179,7 +179,7 @@ def test_cpu_is_told_by_phase_where_all_cells_have_them(tmp_path: Path) -> None:
     assert found is not None and [part.name for part in found.named] == ["server_cpu"]
 
 
-def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_path: Path) -> None:
+def test_a_scattered_share_does_not_count_as_explained(tmp_path: Path) -> None:
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         own_ns = round(totals.seconds * 1e9 * (0.1, 0.9, 0.4)[cell.repeat - 1])
         waits = {"": 90, "Client:ClientRead": 10}
@@ -199,7 +199,7 @@ def test_a_share_that_scatters_is_not_known_and_is_not_counted_as_explained(tmp_
     assert said[1].startswith("undecided server waiting for a CPU (run queue)  ")
 
 
-def test_what_is_known_is_named_before_what_scatters_more_and_no_known_part_is_called_unexplained(
+def test_known_parts_come_before_scattered_ones(
     tmp_path: Path,
 ) -> None:
     """Of what is more half is run queue, 0.2 CPU of the server, 0.1 of clients, about 0.1 lock waits, which scatter."""
@@ -223,7 +223,7 @@ def test_what_is_known_is_named_before_what_scatters_more_and_no_known_part_is_c
     assert "| 3 further known parts |  | 16% |" in table and table.index("further known") < table.index("| lock waits")
 
 
-def test_a_known_part_that_works_the_other_way_is_not_left_to_be_explained(tmp_path: Path) -> None:
+def test_a_part_with_the_opposite_sign_is_not_unexplained(tmp_path: Path) -> None:
     """A lock makes 1.2 of what is more, less CPU time -0.2 of it: nothing is left."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -270,7 +270,7 @@ def test_what_is_the_same_uncertain_or_of_one_pair_has_no_causes(tmp_path: Path)
     assert "What makes the difference" not in render.to_markdown(comparison)
 
 
-def test_servers_whose_processes_cannot_be_seen_are_told_by_looks_alone(tmp_path: Path) -> None:
+def test_servers_with_hidden_processes_are_sampled_by_waits(tmp_path: Path) -> None:
     unseen: dict[str, Any] = {"backend_cpu_ns": None, "backend_runq_ns": None}
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -301,7 +301,7 @@ def test_damaged_counts_make_no_figures_that_are_none(tmp_path: Path, values: di
     st.lists(st.tuples(st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1),
                        st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e6), min_size=1)), min_size=1)
 )  # fmt: skip
-def test_what_the_parts_make_adds_up_to_the_logarithm_of_the_ratio(pairs: list[tuple[Parts, Parts]]) -> None:
+def test_parts_add_up_to_the_log_of_the_ratio(pairs: list[tuple[Parts, Parts]]) -> None:
     for base, other in pairs:
         whole = math.log(sum(other.values()) / sum(base.values()))
         assert sum(logs_of((base, other), "abc").values()) == pytest.approx(whole, rel=1e-6, abs=1e-9)

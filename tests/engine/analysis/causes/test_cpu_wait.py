@@ -61,12 +61,12 @@ def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("part", [0.0, 0.1])
-def test_a_slow_down_by_something_else_is_not_put_down_to_the_cpus(tmp_path: Path, part: float) -> None:
+def test_another_slow_down_is_not_attributed_to_cpu_wait(tmp_path: Path, part: float) -> None:
     comparison = compare([make_run(tmp_path / "r", change=crowded(part))])
     assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
 
 
-def test_hogs_pinned_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, label: str) -> None:
+def test_hogs_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, label: str) -> None:
     size = ("--rows", "2000", "--rows-written", "20000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
     bench.detached("--pg", label, "--aa", "--repeats", "1", "--interleave", "cells", *size)
     bench.await_step("l.i1", 2)

@@ -67,14 +67,14 @@ def named(found: Estimates) -> tuple[set[int], float]:
     return {int(place) for place in np.flatnonzero(found.p <= level)} if level else set(), confidence
 
 
-def test_equal_servers_name_a_function_in_one_of_twenty_comparisons_at_most() -> None:
+def test_equal_servers_list_a_function_in_5_percent_at_most() -> None:
     chance = np.random.default_rng(1)
     families = 200
     wrong = sum(bool(named(enough(estimates(simulated(chance, {}))))[0]) for _ in range(families))
     assert wrong <= families * 0.05 + 6  # two standard errors
 
 
-def test_of_what_is_named_one_in_twenty_is_wrong_on_average_and_so_are_the_intervals() -> None:
+def test_one_listed_function_or_interval_in_twenty_is_wrong() -> None:
     """A third of the functions changes by a fifth of itself: large ones are found, small ones are not."""
     chance = np.random.default_rng(2)
     planted = {int(place): RATES[place] * (0.2 if place % 2 else -0.2) for place in range(0, FUNCTIONS, 3)}
@@ -112,7 +112,7 @@ def test_clusters_that_differ_are_no_change() -> None:
     assert len(named(estimates(all_moved))[0]) > 10, "if all pairs agree, it is the server"
 
 
-def test_cells_that_were_not_interleaved_are_judged_by_chance_and_by_their_pairs() -> None:
+def test_cells_in_sequence_are_judged_by_chance_and_pairs() -> None:
     chance = np.random.default_rng(5)
     families = 100
     wrong = sum(
@@ -128,7 +128,7 @@ def cell(*frames: tuple[float, float, dict[str, int]], ops_per_s: float = 100.0)
     return CellSamples([(round(a * 1e9), round(b * 1e9), counts) for a, b, counts in frames], times_ns, done, 495, True)
 
 
-def test_windows_have_the_samples_and_the_operations_of_the_same_frames() -> None:
+def test_windows_pair_samples_with_operations_of_their_frames() -> None:
     base = cell((-0.5, 0.5, {"f": 9}), (1.5, 2.5, {"f": 1}), (2.5, 3.5, {"f": 2, "g": 4}), (5.5, 6.5, {"f": 8}))
     other = cell((2.0, 3.0, {"g": 5}), (3.0, 4.0, {"f": 6}), (8.0, 9.0, {"f": 7}), ops_per_s=200)
     found = pair_windows(base, other, ["f", "g"])
@@ -138,7 +138,7 @@ def test_windows_have_the_samples_and_the_operations_of_the_same_frames() -> Non
     assert pair_windows(base, cell((40, 41, {"f": 1})), ["f"]) is None
 
 
-def test_a_slice_does_its_work_evenly_and_nothing_is_done_between_slices() -> None:
+def test_work_is_spread_evenly_within_slices_only() -> None:
     slices = [SliceRow(1, 1, place, place * 10, place * 10 + 1, 4, 40, 0, 0, 50, *[0] * 7) for place in (0, 3)]
     times_ns, done = function_costs.progress(reversed(slices))
     at = dict(zip((0, 5, 20, 30, 35), np.interp((0, 5, 20, 30, 35), times_ns, done), strict=True))
@@ -189,7 +189,7 @@ def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3, h
     return run
 
 
-def test_a_function_that_costs_more_is_in_the_table_the_record_and_the_graphs(tmp_path: Path) -> None:
+def test_a_dearer_function_is_in_table_record_and_graphs(tmp_path: Path) -> None:
     run = sampled_run(tmp_path)
     comparison = compare([run])
     (costs,) = function_costs.function_costs(compared_cells([run]))
@@ -219,7 +219,7 @@ def test_a_function_that_costs_more_is_in_the_table_the_record_and_the_graphs(tm
     assert flame.function_changes(run, subjects["16.3"], subjects["17.0"], "qr100") == (change,)
 
 
-def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: Path) -> None:
+def test_equal_servers_list_no_function_and_two_pairs_too_few(tmp_path: Path) -> None:
     for repeats, words in ((3, "none significant of 3 tested"), (2, "none significant: 2 of 3 pairs")):
         folder = tmp_path / str(repeats)
         comparison = compare([sampled_run(folder, DEARER if repeats == 2 else {}, repeats)])
@@ -229,7 +229,7 @@ def test_equal_servers_are_said_to_name_nothing_and_two_pairs_too_few(tmp_path: 
         assert words in console.export_text()
 
 
-def test_servers_sampled_at_two_rates_are_not_compared_and_it_is_said(tmp_path: Path) -> None:
+def test_different_sampling_rates_are_reported_not_compared(tmp_path: Path) -> None:
     comparison = compare([sampled_run(tmp_path, hz=99)])
     console = Console(width=120, record=True, force_terminal=False)
     render.print_comparison(comparison, console)

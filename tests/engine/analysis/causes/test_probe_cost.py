@@ -24,7 +24,7 @@ from workloads.api.options import checked
 COST = Cost("", ("sched", "stacks"), "16.3", "l.i1", "rate_per_s", 0.99, 0.98, 1.0, 8, "a run")
 
 
-def test_a_newer_figure_replaces_the_older_of_the_same_probes_build_and_step(tmp_path: Path) -> None:
+def test_a_newer_cost_of_the_same_probes_replaces_the_older(tmp_path: Path) -> None:
     here = replace(COST, host=platform.node())
     probe_cost.keep(tmp_path, [here])
     probe_cost.keep(tmp_path, [replace(here, ratio=0.97, run="a newer run"), replace(here, step="l.i2")])

@@ -46,7 +46,7 @@ def ratio(metric: str, value: float, verdict: Verdict) -> Ratio:
     return Ratio("s", "17", metric, value, None, None, 3, verdict)
 
 
-def test_a_changed_plan_says_what_is_known_of_its_effect_and_in_how_many_cells_it_was() -> None:
+def test_a_changed_plan_shows_its_effect_and_its_cells() -> None:
     compared = cells([planned("h", HASHED)] * 3, [planned("n", NESTED)] * 2 + [planned("h", HASHED)])
     words = "Hash Join became Nested Loop on b; in 2 of 3 cells"
     slower = ratio("rate_per_s", 0.25, "slower")
@@ -67,7 +67,7 @@ def test_a_plan_that_the_baseline_had_at_times_is_said_to_be_one() -> None:
     assert change.text == "s: Hash Join became Nested Loop on b; 16 had it in 1 of 3, too"
 
 
-def test_a_choice_of_the_other_kind_of_plan_is_said_and_equal_plans_can_be_shown() -> None:
+def test_another_kind_of_plan_is_reported_with_equal_plans() -> None:
     compared = cells([planned("h", HASHED, chosen="custom")], [planned("n", NESTED, chosen="generic")])
     (change,) = statement_plans.plan_changes(compared, ())
     assert change.text.endswith("; its plan was custom, is generic")
@@ -115,7 +115,7 @@ def test_results_that_differ_are_said_before_the_answer(
     assert answer.lines == (*(["Not the same results, or none: s."] if expected else []), "17 is slower")
 
 
-def test_settings_and_statistics_targets_that_differ_for_the_planner() -> None:
+def test_planner_settings_and_statistics_targets_that_differ() -> None:
     old = {"planner": {"jit": "off", "only_old": "1", "options of t.x": "{n_distinct=5}"}}
     new = {"planner": {"jit": "on", "only_new": "1", "statistics target of t.y": "7"}}
     assert statement_plans.planner_differences(cells([old], [new])) == (

@@ -69,7 +69,7 @@ def test_one_step_is_no_sweep(tmp_path: Path) -> None:
     assert sweeps_of(swept(tmp_path / "run", {"l.i1": 1})) == ()
 
 
-def test_the_table_has_a_row_for_each_number_and_draws_every_repeat(tmp_path: Path) -> None:
+def test_the_table_has_a_row_per_number_and_draws_all_repeats(tmp_path: Path) -> None:
     comparison = compare([swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, effect=0.5)])
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
@@ -133,7 +133,7 @@ def test_a_table_without_a_row_is_left_out(tmp_path: Path) -> None:
     assert "Every repeat" not in render.to_markdown(comparison)
 
 
-def test_a_rate_that_changes_within_a_step_is_told_with_its_seconds(tmp_path: Path) -> None:
+def test_a_rate_change_within_a_step_shows_its_seconds(tmp_path: Path) -> None:
     run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4})
     with sqlite3.connect(run / "journal.db") as database:
         slower = """

@@ -26,7 +26,7 @@ def later(run: Path, days: int) -> Path:
     return run
 
 
-def test_runs_that_were_made_one_after_another_are_analyses_of_their_own(tmp_path: Path) -> None:
+def test_successive_runs_are_separate_analyses(tmp_path: Path) -> None:
     """Each spends half of what is left: 4%, 0.5%, 0.25%, so that all that may still come spend no more than 5%."""
     runs = [later(make_run(tmp_path / f"r{day}", repeats=4), day) for day in range(3)]
     levels = [compared_cells(runs[:count]).levels.differs() for count in (1, 2, 3)]
@@ -47,20 +47,20 @@ def test_runs_at_the_same_time_are_one_analysis(tmp_path: Path) -> None:
     assert compared_cells(runs).levels.differs() == pytest.approx(FIRST, rel=1e-4)
 
 
-def test_blocks_of_a_farm_are_one_analysis_although_one_followed_the_other(tmp_path: Path) -> None:
+def test_blocks_of_a_farm_are_one_analysis(tmp_path: Path) -> None:
     boxed = {**ENVIRONMENT, "host": {"machine": "m", "sandbox": True}}
     runs = [later(make_run(tmp_path / f"r{day}", repeats=4, environment=boxed), day) for day in range(3)]
     assert compared_cells(runs).levels.differs() == pytest.approx(FIRST, rel=1e-4)
 
 
-def test_the_last_analysis_spends_what_others_on_the_way_left_in_older_records_too() -> None:
+def test_the_last_analysis_spends_the_rest_in_older_records_too() -> None:
     """Older runs may have spent half of their part after four of up to eight pairs."""
     older = (InterimAnalysis(4, 0.02), InterimAnalysis(6, 0.01), InterimAnalysis(8, 0.01))
     assert planned(older, 8) == [(4, 0.02), (6, 0.01), (8, pytest.approx(0.01))]
     assert planned(older, 4) == planned((), 4) == [(4, FIRST)]
 
 
-def test_what_pooled_pairs_say_is_held_against_the_level_of_their_analysis(tmp_path: Path) -> None:
+def test_pooled_pairs_are_judged_at_their_analysis_level(tmp_path: Path) -> None:
     """Four pairs of logs -0.0363 and -0.0583 have p = 0.005: below 4% / 4 steps, above 1% / 4."""
 
     def apart(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -87,7 +87,7 @@ def test_later_pairs_are_judged_at_a_smaller_level(tmp_path: Path) -> None:
     assert after == sorted(after) and after[-1] < 0.04, "the more is new, the less the two analyses share"
 
 
-def test_where_nothing_is_left_to_spend_more_pairs_are_judged_at_the_same_level(tmp_path: Path) -> None:
+def test_more_pairs_keep_the_level_when_nothing_is_left(tmp_path: Path) -> None:
     """A bisection divides the error itself."""
     assert alone(0.02).later(4).differs() == 0.02
     run = make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, noise=0.06, repeats=4)
@@ -100,7 +100,7 @@ def test_a_single_analysis_is_at_the_level_that_it_spends() -> None:
     assert spent_level((0, 0.04)) == 0.04
 
 
-def test_analyses_that_share_pairs_have_levels_whose_errors_add_up_to_what_is_spent() -> None:
+def test_errors_of_analyses_with_shared_pairs_add_up() -> None:
     """Armitage, McPherson and Rowe 1969, table 2: five analyses at 5% each, equally far apart, are wrong in 14.2%."""
     wrong = [0.05, 0.083, 0.107, 0.126, 0.142]
     spent = [after - before for before, after in itertools.pairwise([0.0, *wrong])]
@@ -108,7 +108,7 @@ def test_analyses_that_share_pairs_have_levels_whose_errors_add_up_to_what_is_sp
     assert levels == pytest.approx([0.05] * 5, rel=0.02)
 
 
-def test_an_analysis_without_new_pairs_has_the_level_of_the_one_before() -> None:
+def test_an_analysis_without_new_pairs_keeps_its_level() -> None:
     assert spent_level((4, 0.04), (4, 0.005)) == spent_level((4, 0.04))
     assert spent_level((4, 0.04), (8, 0.005)) < 0.04
 

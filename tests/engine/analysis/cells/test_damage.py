@@ -57,9 +57,7 @@ def read_all(run: Path) -> None:
         ("UPDATE step SET name = x'ff' WHERE id = ?", "table step"),
     ],
 )
-def test_a_damaged_cell_is_left_out_with_the_place_and_the_others_are_compared(
-    run: Path, harm: str, place: str
-) -> None:
+def test_a_damaged_cell_is_reported_and_the_others_compared(run: Path, harm: str, place: str) -> None:
     with closing(sqlite3.connect(run / "journal.db")) as journal:
         journal.execute(harm, (1,))
         journal.commit()
@@ -103,9 +101,7 @@ def test_a_manifest_of_another_schema_is_one_line(run: Path) -> None:
         ),
     ],
 )
-def test_a_value_of_the_wrong_type_in_a_manifest_is_named_by_its_path(
-    run: Path, path: tuple[Any, ...], value: Any, told: str
-) -> None:
+def test_a_manifest_value_of_the_wrong_type_is_located(run: Path, path: tuple[Any, ...], value: Any, told: str) -> None:
     record = json.loads((run / "manifest.json").read_text())
     part = record
     for key in path[:-1]:

@@ -12,7 +12,7 @@ from engine.journal.totals import StepTotals
 from tests.support.journal import make_run
 
 
-def test_cells_that_failed_are_counted_and_excused_by_the_baseline_s_only(tmp_path: Path) -> None:
+def test_failed_cells_count_unless_the_baselines_failed(tmp_path: Path) -> None:
     found = compare([make_run(tmp_path / "r", repeats=4, failed={1: "killed", 2: "killed", 3: "killed"})])
     assert [cell.repeat for cell in faults.failed(found, "17.0")] == [1, 2]
     assert [cell.repeat for cell in faults.lost(found, "17.0")] == [1]

@@ -74,7 +74,7 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "r", repeats=1, stalls=stalled)
 
 
-def test_a_comparison_tells_where_the_longest_stalls_hung_in_every_form(run: Path) -> None:
+def test_the_place_of_the_longest_stalls_is_in_every_output(run: Path) -> None:
     comparison = compare([run])
     out = StringIO()
     render.print_comparison(comparison, Console(file=out, width=80))

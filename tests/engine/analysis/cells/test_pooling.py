@@ -57,7 +57,7 @@ def ratio_of(paths: list[Path], step: str = "l.i1") -> Ratio:
     return found
 
 
-def test_means_of_equally_many_pairs_are_judged_as_students_t_of_the_machines() -> None:
+def test_means_of_equal_pairs_follow_students_t_over_machines() -> None:
     logs = {"a": [0.05, 0.07], "b": [0.00, 0.01], "c": [-0.05, -0.02]}
     estimate, effect = over_units(logs, 0.02, "machine")
     means = [fmean(own) for own in logs.values()]
@@ -72,7 +72,7 @@ def test_means_of_equally_many_pairs_are_judged_as_students_t_of_the_machines() 
     assert (estimate.pairs, estimate.degrees) == (6, 2)
 
 
-def test_machines_that_agree_by_chance_do_not_narrow_the_interval() -> None:
+def test_machines_that_agree_by_chance_keep_the_interval() -> None:
     estimate, effect = over_units({"a": [-0.02, 0.02], "b": [-0.03, 0.03]}, 0.02, "machine")
     assert effect.tau == 0 and effect.disagrees == ()
     assert estimate.sd / 2 == pytest.approx(math.sqrt((0.0008 + 0.0018) / 2 / 4))
@@ -90,7 +90,7 @@ def test_intervals_cover_what_machines_have_in_common(tau: float, machines: int)
     assert inside >= 0.925 * trials
 
 
-def test_verdicts_of_several_machines_hold_for_machines_whose_memory_differs(tmp_path: Path) -> None:
+def test_verdicts_hold_for_machines_of_different_memory(tmp_path: Path) -> None:
     paths = farm(tmp_path, {"a": 0.90, "b": 0.91, "c": 0.89})
     found = ratio_of(paths)
     assert (found.verdict, found.pairs, found.reasons) == ("slower", 12, ())
@@ -136,7 +136,7 @@ def test_runs_of_three_boots_are_pooled_over_boots(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", ["here", ""])
-def test_runs_of_too_few_boots_or_of_an_unknown_machine_are_joined(tmp_path: Path, machine: str) -> None:
+def test_runs_of_few_boots_or_unknown_machines_are_joined(tmp_path: Path, machine: str) -> None:
     paths = boots(tmp_path, [0.90, 0.90, 0.90], machine)[: 2 if machine else 3]
     found = ratio_of(paths)
     assert (found.machines, found.verdict) == (None, "slower")
@@ -150,7 +150,7 @@ def test_boots_of_several_machines_are_part_of_the_machines(tmp_path: Path) -> N
     assert found.machines.ratios.keys() == {"here", "there"}
 
 
-def test_a_copied_run_is_judged_alike_whatever_else_lies_in_its_folder(tmp_path: Path) -> None:
+def test_a_copied_run_has_the_same_verdicts_anywhere(tmp_path: Path) -> None:
     controls = tmp_path / "runs"
     boots(controls, [1.02, 0.98, 1.015, 0.985], builds=("16.3",), aa=True, created="2025-01-01T00:00:00+00:00")
     compared = boots(tmp_path, [0.97])[0].rename(controls / "compared")
@@ -162,7 +162,7 @@ def test_a_copied_run_is_judged_alike_whatever_else_lies_in_its_folder(tmp_path:
     assert texts[0] == texts[1]
 
 
-def test_machines_of_every_step_are_counted_not_those_of_the_first(tmp_path: Path) -> None:
+def test_the_machines_of_every_step_are_counted(tmp_path: Path) -> None:
     cells = compared_cells(farm(tmp_path, {"a": 1.0, "b": 1.0, "c": 1.0}, runs=1), None)
     ratios = [
         each

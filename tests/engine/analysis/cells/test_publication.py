@@ -64,9 +64,7 @@ def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> Non
     assert f"(1) {table.remarks[0]}; " in render.to_markdown(comparison), "where they are from, and what differs"
 
 
-def test_of_many_published_builds_only_those_that_we_have_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_our_builds_of_many_published_ones_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = presets.preset("insert-2024-05")
     table = found.published[0]
     lines = tuple(replace_struct(line, values=(*line.values, 1.0, 1.1, 1.2)) for line in table.lines)

@@ -38,7 +38,7 @@ def timed(times_s: object) -> dict[str, Any]:
     return {"timing": {"times_s": times_s}}
 
 
-def test_the_ratio_is_that_of_the_sums_of_times_without_an_error_within_the_pair(tmp_path: Path) -> None:
+def test_the_ratio_of_summed_times_has_no_error_within_a_pair(tmp_path: Path) -> None:
     both = pair(tmp_path / "r", timed(BASE), timed(OTHER))
     (rate,) = slice_verdicts.log_ratios([both], STEP, "rate_per_s")
     assert rate.theta == pytest.approx(math.log(sum(BASE) / sum(OTHER))) and rate.theta < 0, "more time is less speed"

@@ -104,7 +104,7 @@ AS_PROBED = ('"control": "aa"', '"control": "probed"', -1)
         ),
     ],
 )
-def test_a_difference_fails_a_check_unless_it_is_what_is_compared(
+def test_only_the_compared_thing_may_differ(
     tmp_path: Path, plan: dict[str, Any], edit: tuple[str, str, int] | None, expected: Check
 ) -> None:
     path = make_run(tmp_path / "r", **plan)
@@ -122,7 +122,7 @@ def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
     assert [check.ok for check in found if check.what == "binaries"] == [False]
 
 
-def test_a_pair_is_left_out_in_slices_if_autovacuum_came_to_one_server_only(tmp_path: Path) -> None:
+def test_a_sliced_pair_with_one_sided_autovacuum_is_left_out(tmp_path: Path) -> None:
     def left_out(
         name: str, pairs: tuple[int, ...], relation: str = "pi1", anew: str = "", *, earlier: bool = False
     ) -> list[str]:
@@ -154,7 +154,7 @@ def test_a_pair_is_left_out_in_slices_if_autovacuum_came_to_one_server_only(tmp_
     assert left_out("most", (1, 2, 3)) == [], "the builds do so"
 
 
-def test_a_pair_in_which_the_machine_was_suspended_is_left_out_by_its_sentence(tmp_path: Path) -> None:
+def test_a_pair_with_a_suspended_machine_is_left_out(tmp_path: Path) -> None:
     path, text = make_run(tmp_path / "r"), "the machine was suspended for 40.0 s"
     with sqlite3.connect(path / "journal.db") as connection:
         (attempt,) = connection.execute("SELECT min(id) FROM attempt").fetchone()

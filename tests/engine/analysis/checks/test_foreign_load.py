@@ -61,7 +61,7 @@ def interleaved(tmp_path: Path) -> tuple[Path, list[int]]:
     return path, steps
 
 
-def test_others_are_what_is_left_of_the_machine_without_all_that_ran_interleaved(
+def test_foreign_load_excludes_all_interleaved_cells(
     interleaved: tuple[Path, list[int]],
 ) -> None:
     path, steps = interleaved

@@ -22,7 +22,7 @@ def compared(path: Path, alike: Callable[[Build], Build]) -> ComparedCells:
     return replace(cells, margin=0.005, runs=(replace(run, manifest=replace(run.manifest, builds=known)),))
 
 
-def test_a_difference_that_layouts_may_make_is_told_with_how_to_see_it(tmp_path: Path) -> None:
+def test_a_difference_within_layouts_reach_is_reported(tmp_path: Path) -> None:
     cells = compared(tmp_path / "r", lambda build: replace(build, provenance="source"))
     (said,) = layouts.findings(cells, verdicts.ratios(cells, measured_ratios.measured(cells)))
     assert said.startswith("l.i0: 17.0 differs from 16.3 by less than 1%, ") and ":layout1" in said

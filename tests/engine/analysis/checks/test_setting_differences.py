@@ -48,7 +48,7 @@ def found(folder: Path, old: ServerSettings = OLD, new: ServerSettings = NEW) ->
     return {each.name: each for each in differences(cells_of(folder, old, new))}
 
 
-def test_each_difference_has_its_reason_and_the_important_ones_come_first(tmp_path: Path) -> None:
+def test_differences_have_reasons_and_important_ones_come_first(tmp_path: Path) -> None:
     reasons = {name: each.reason for name, each in found(tmp_path).items()}
     assert list(reasons.items()) == [
         ("shared_buffers", "config"), ("jit", "default"), ("io_method", "version"), ("wal_buffers", "server"),
@@ -122,7 +122,7 @@ def test_what_a_config_sets_of_the_device_is_listed_too(tmp_path: Path) -> None:
     assert first.values == {"16.3": "as it was", "17.0": "100"} and "query" in first.matters
 
 
-def test_values_are_of_builds_or_of_configs_and_unimportant_new_settings_share_a_row(tmp_path: Path) -> None:
+def test_unimportant_new_settings_share_a_row(tmp_path: Path) -> None:
     cells = compared_cells([make_run(tmp_path / "r", configs=("a", "b"), repeats=1)])
     assert set(cells.names.values()) == set(FOUR)
     by_build, by_config, by_both = (

@@ -47,7 +47,7 @@ def clusters(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     return replace(totals, seconds=totals.seconds / 0.97 / (1.03, 0.97, 1.0, 1.02, 0.98)[cell.repeat - 1])
 
 
-def test_a_group_has_the_mean_of_its_steps_within_each_pair_and_what_clusters_add_to_all(tmp_path: Path) -> None:
+def test_a_groups_mean_has_the_scatter_of_clusters_for_all(tmp_path: Path) -> None:
     compared(tmp_path / "r", repeats=5, noise=0, change=clusters)
     ratio = ratio_of(tmp_path / "r")
     expected = paired_interval(estimate([0.97 * by for by in (1.03, 0.97, 1.0, 1.02, 0.98)]))
@@ -69,7 +69,7 @@ def test_a_group_is_certain_where_its_steps_are_not(tmp_path: Path) -> None:
     assert section.rows[0][0] == ("write", "2", f"▼{ratio.ratio:.3f}", f"{low:.3f}-{high:.3f}", "slower")
 
 
-def test_steps_that_differ_by_more_than_chance_have_no_common_verdict(tmp_path: Path) -> None:
+def test_steps_that_differ_beyond_chance_have_no_group_verdict(tmp_path: Path) -> None:
     effects = {("17.0", "l.x"): 0.9, ("17.0", "l.i1"): 1.1}
     comparison = compared(tmp_path / "r", repeats=5, effects=effects)
     ratio = ratio_of(tmp_path / "r")
@@ -79,7 +79,7 @@ def test_steps_that_differ_by_more_than_chance_have_no_common_verdict(tmp_path: 
     assert why in render.to_markdown(comparison)
 
 
-def test_a_step_without_a_verdict_is_in_no_group_and_neither_is_a_step_alone(tmp_path: Path) -> None:
+def test_only_several_steps_with_verdicts_form_a_group(tmp_path: Path) -> None:
     def idle(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         idle = step == "l.i1" and cell.subject.build == "17.0"
         return replace(totals, roles={k: replace(v, rows=0) for k, v in totals.roles.items()}) if idle else totals
@@ -100,7 +100,7 @@ def test_several_subjects_stand_below_their_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [2, 3, 8])
-def test_steps_that_are_alike_disagree_as_often_as_the_level_says(steps: int) -> None:
+def test_alike_steps_disagree_as_often_as_the_level(steps: int) -> None:
     """Also where one of them scatters eight times as much, and all share their clusters."""
     source = np.random.default_rng(4)
     scatter = np.array([0.04, *[0.005] * (steps - 1)])[:, None]

@@ -52,7 +52,7 @@ def test_totals_of_whole_blocks_make_the_ratio(tmp_path: Path) -> None:
     assert slice_verdicts.log_ratios([pair(tmp_path / "t", base, other)], STEP, "wal_bytes_per_op") == []
 
 
-def test_a_pair_without_slices_has_no_ratio_by_them_and_one_side_alone_is_a_reason(tmp_path: Path) -> None:
+def test_a_pair_without_slices_has_no_sliced_ratio(tmp_path: Path) -> None:
     some = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
     without = pair(tmp_path / "r", [], [])
     assert (
@@ -62,7 +62,7 @@ def test_a_pair_without_slices_has_no_ratio_by_them_and_one_side_alone_is_a_reas
     assert "only one of its servers was interleaved" in reason
 
 
-def test_pairs_without_slices_are_left_out_where_others_are_sliced(tmp_path: Path) -> None:
+def test_unsliced_pairs_are_left_out_beside_sliced_ones(tmp_path: Path) -> None:
     def slices(cell: Cell, step: str) -> list[SliceRow]:
         unsliced = cell.repeat == 2 or (cell.repeat == 3 and cell.subject.build == "17.0")
         return [] if unsliced else made_slices(cell, step, {"16.3": 80_000.0, "17.0": 72_000.0}, noise=0.01)
@@ -81,7 +81,7 @@ def test_pairs_without_slices_are_left_out_where_others_are_sliced(tmp_path: Pat
     assert load_rate is not None and load_rate.pairs == 5 and not load_rate.left_out
 
 
-def test_a_slower_clock_hits_both_sides_of_a_step_in_slices_and_another_setting_does_not(tmp_path: Path) -> None:
+def test_a_slower_clock_affects_both_sides_of_a_sliced_step(tmp_path: Path) -> None:
     slower = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "probe_us": 130.0}}
     other_governor = {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "governor": "powersave"}}
     moved = {("17.0", 2): slower, ("17.0", 4): other_governor}
@@ -104,7 +104,7 @@ def test_a_slower_clock_hits_both_sides_of_a_step_in_slices_and_another_setting_
     ]
 
 
-def test_modes_of_cells_that_do_not_show_in_their_slices_withhold_nothing(tmp_path: Path) -> None:
+def test_modes_of_cells_absent_from_slices_withhold_nothing(tmp_path: Path) -> None:
     """The machine was slow in the first repeat; what lies outside of slices then makes 4% between the two."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -151,14 +151,14 @@ def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path)
     assert len(told) == 1 and told[0].endswith("alone: another cell of its repeat has not finished")
 
 
-def test_cpu_used_in_the_others_slices_withholds_from_five_percent_on(tmp_path: Path) -> None:
+def test_spill_over_cpu_withholds_from_five_percent_on(tmp_path: Path) -> None:
     base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
     for leak, withheld in ((4000, False), (6000, True)):
         leaking = [replace(each, spill_over_ns=leak) for each in base]
         assert bool(slice_verdicts.reasons(pair(tmp_path / str(leak), base, leaking), STEP)) == withheld
 
 
-def test_cpu_that_held_servers_used_in_an_unsliced_step_withholds_from_five_percent_on(tmp_path: Path) -> None:
+def test_held_servers_cpu_withholds_from_five_percent_on(tmp_path: Path) -> None:
     told = "pair 1: other servers used 6% as much CPU time as the one"
     for spilled, expected in ((None, []), (0.04, []), (0.06, [told])):
         base, other = pair(tmp_path / str(spilled), [], [])
@@ -170,7 +170,7 @@ def test_cpu_that_held_servers_used_in_an_unsliced_step_withholds_from_five_perc
         assert [reason[: len(told)] for reason in slice_verdicts.reasons((base, beside), STEP)] == expected
 
 
-def test_clients_that_wait_for_each_other_withhold_from_a_fifth_on(tmp_path: Path) -> None:
+def test_imbalance_of_clients_withholds_from_a_fifth_on(tmp_path: Path) -> None:
     base = [row(block, place, 100) for block in (1, 2) for place in (0, 3)]
     for ragged, withheld in ((9_000_000, []), (13_000_000, ["pair 1: in 23% of a server's slices some clients"])):
         other = [replace(each, imbalance_ns=ragged) for each in base]
@@ -199,7 +199,7 @@ def in_slices(path: Path, stalled: int, slower: float = 1.0) -> Path:
     return make_run(path, slices=slices)
 
 
-def test_a_ratio_that_rare_events_make_is_a_finding_with_both_figures(tmp_path: Path) -> None:
+def test_a_ratio_made_by_rare_events_is_a_finding(tmp_path: Path) -> None:
     (found,) = compare([in_slices(tmp_path / "r", stalled=20)]).findings
     said = r"qr100: rare events make a part of the ratio: 17\.0 is at (-\S+)% in all, at ([+-]\S+)% in a typical block"
     told = re.fullmatch(said, found)
@@ -208,9 +208,7 @@ def test_a_ratio_that_rare_events_make_is_a_finding_with_both_figures(tmp_path: 
 
 
 @pytest.mark.parametrize(("early_ops", "told"), [(9500, True), (9900, False), (10_100, False)])
-def test_statements_that_are_slower_where_slices_begin_to_count_are_a_finding(
-    tmp_path: Path, early_ops: int, told: bool
-) -> None:
+def test_a_short_warm_up_of_slices_is_a_finding(tmp_path: Path, early_ops: int, told: bool) -> None:
     def slices(cell: Cell, step: str) -> list[SliceRow]:
         rows = made_slices(cell, step, dict.fromkeys(builds, 1_000_000.0), blocks=100, noise=0.01)
         return [replace(each, early_ns=10_000_000, early_ops=early_ops) for each in rows]
@@ -263,7 +261,7 @@ def attempt(id: int, session: int, cell: str, state: str) -> Attempt:
     return Attempt(id, session, cell, state, 0, 1, None, {})
 
 
-def test_cells_abreast_count_only_with_those_that_they_ran_beside() -> None:
+def test_interleaved_cells_pair_only_with_their_own_repeat() -> None:
     first = [attempt(1, 1, "a", "finished"), attempt(2, 1, "b", "failed")]
     second = [attempt(3, 2, "a", "failed"), attempt(4, 2, "b", "finished")]
     chosen = chosen_together([*first, *second], [["a", "b"]])

@@ -85,7 +85,7 @@ def test_each_kind_has_a_sequence_of_its_own() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-0.05, 0.05), st.floats(0.001, 0.03)), min_size=1, max_size=12))
-def test_what_is_the_same_in_a_family_is_neither_slower_nor_faster(steps: list[tuple[float, float]]) -> None:
+def test_the_same_in_a_family_excludes_slower_and_faster(steps: list[tuple[float, float]]) -> None:
     tests = [p_values(Estimate(mean, sd, 5), MARGIN) for mean, sd in steps]
     for values, share in zip(tests, shares(tests, alone(ALPHA)), strict=True):
         levels = levels_of(share, alone(ALPHA))
@@ -97,9 +97,7 @@ def test_what_is_the_same_in_a_family_is_neither_slower_nor_faster(steps: list[t
     ("mean", "sd", "pairs"),
     [(0.03, 0.03, 4), (-0.05, 0.04, 4), (0.0, 0.03, 5), (0.005, 0.02, 4), (0.04, 0.05, 6), (-0.0202, 0.03, 5)],
 )
-def test_the_advised_pairs_decide_it_four_times_in_five_if_mean_and_scatter_are_the_truth(
-    mean: float, sd: float, pairs: int
-) -> None:
+def test_the_advised_pairs_decide_four_times_in_five(mean: float, sd: float, pairs: int) -> None:
     """The last is slower by the margin, where nothing but the sign can be certain."""
     found = Estimate(mean, sd, pairs)
     more = pairs_needed(found, MARGIN)
@@ -125,7 +123,7 @@ def test_pairs_needed_grows_with_scatter_and_has_an_end() -> None:
     assert [pairs_needed(each, 0.005, lambda _: strict) for each in (plain, lent)] == [9, 8]
 
 
-def test_more_pairs_are_judged_at_the_levels_that_are_left_for_them() -> None:
+def test_more_pairs_are_judged_at_the_levels_left_for_them() -> None:
     found, strict = estimate([0.90, 0.93, 0.88, 0.91]), Hypotheses(1e-4, 1e-4, 1e-4, 1e-4)
     assert judge(found, MARGIN).verdict == "slower" and judge(found, MARGIN, levels=strict).verdict == "undecided"
     more = pairs_needed(found, MARGIN, lambda _: strict)

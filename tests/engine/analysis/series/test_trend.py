@@ -39,7 +39,7 @@ def places(each: TrendSeries) -> list[int]:
     return [each.points.index(change.after) for change in each.changes or ()]
 
 
-def test_a_change_by_four_percent_is_found_among_twenty_series_that_scatter_by_one() -> None:
+def test_a_four_percent_change_is_found_among_twenty_series() -> None:
     rows = 100 + noise(np.random.default_rng(2), 0.0)
     rows[::2, POINTS // 2 :] *= 0.96
     found = folder(rows)
@@ -47,7 +47,7 @@ def test_a_change_by_four_percent_is_found_among_twenty_series_that_scatter_by_o
     assert len(near) >= STEPS - 1 and not any(each.changes for each in found[1::2])
 
 
-def test_what_came_and_went_has_both_its_edges_and_one_odd_night_has_none() -> None:
+def test_a_stretch_has_both_edges_and_an_odd_night_none() -> None:
     rows = 100 + 0.5 * noise(np.random.default_rng(3), 0.0)
     rows[0, 10:20] *= 0.96
     rows[1, 12] *= 0.9

@@ -106,7 +106,7 @@ def test_benjamini_and_hochberg_worked_out_by_hand() -> None:
     assert benjamini_hochberg_level([0.5, 0.9]) == 0.0
 
 
-def test_degrees_of_freedom_that_others_lend_narrow_interval_and_p_value() -> None:
+def test_borrowed_degrees_of_freedom_narrow_interval_and_p() -> None:
     """sd 0.01, three pairs, 2 degrees more: t(0.975, 4) = 2.776445; and t = 2.776445 is p = 0.05."""
     lent = Estimate(2.776445 * 0.01 / math.sqrt(3), 0.01, 3, prior_degrees=2)
     assert paired_interval(lent).low == pytest.approx(1, abs=1e-8)

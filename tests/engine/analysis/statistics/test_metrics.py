@@ -55,7 +55,7 @@ def test_the_published_line_of_a_load_step() -> None:
     assert list(line) == [*published_line.PUBLISHED, *published_line.UNPUBLISHED]
 
 
-def test_lookups_and_short_deletes_stand_beside_the_published_line() -> None:
+def test_lookups_and_short_deletes_stand_beside_the_line() -> None:
     roles = {
         "insert": made_role(100, 5000, min_lookups=4, min_lookup_ns=6_000_000, connect_ns=3_000_000),
         "delete": made_role(100, 5000, short_deletes=7),
@@ -68,7 +68,7 @@ def test_lookups_and_short_deletes_stand_beside_the_published_line() -> None:
     assert metrics.role_figures("write", totals, "delete")["short_deletes"] == 7
 
 
-def test_the_published_line_of_a_query_step_divides_by_queries_but_writes_by_inserts() -> None:
+def test_the_published_line_divides_by_queries_or_inserts() -> None:
     line = published_line.published("query", QUERY)
     queries, inserts = 488_000, 6_000
     assert line["qps"] == pytest.approx(8_000)
@@ -108,7 +108,7 @@ def test_figures_per_operation() -> None:
     assert {name: figures[name] for name in expected} == pytest.approx(expected)
 
 
-def test_what_machine_and_device_count_says_nothing_of_a_step_in_slices() -> None:
+def test_machine_counters_are_left_out_of_a_sliced_step() -> None:
     sliced = replace(QUERY, wall_seconds=2 * QUERY.seconds)
     assert metrics.step_figures("query", QUERY)["device_written_kb_per_op"] is not None
     assert metrics.step_figures("query", sliced)["device_written_kb_per_op"] is None
@@ -119,7 +119,7 @@ def test_what_machine_and_device_count_says_nothing_of_a_step_in_slices() -> Non
     assert {name: line[name] for name in rest} == {name: whole[name] for name in rest}
 
 
-def test_a_probe_that_saw_half_of_the_machines_time_saw_half_of_a_step_in_slices() -> None:
+def test_probe_coverage_is_by_the_machines_clock() -> None:
     """Frames are by the machine's clock, a step's own seconds without its pauses."""
     record = {"n": 10, "sum_us": 100, "seconds": QUERY.seconds, "mode": "window", "frames": 60}
     probed = replace(QUERY, probes={"query": {"planner": record}}, wall_seconds=2 * QUERY.seconds)
@@ -159,7 +159,7 @@ def test_sla_of_a_short_step_forgives_the_rounding_but_no_second(elapsed_s: floa
     assert (agreement.reference_passed, agreement.passed) == (False, passed)
 
 
-def test_sla_forgives_the_inserts_that_the_end_of_the_deletes_cut_off() -> None:
+def test_sla_forgives_inserts_cut_off_by_the_deletes_end() -> None:
     """In g24a the stream that ends first ends the other: of 120 rounds in 12 s the insert stream then makes 113."""
     cut = query_step(500.0, 113 * 50, 12.0)
     ended = replace(cut, roles=cut.roles | {"delete": made_role(120, 6000)})
@@ -185,7 +185,7 @@ def query_step(target_per_s: float, rows: int, elapsed_s: float) -> StepTotals:
     return replace(QUERY, seconds=elapsed_s, roles=roles, rate_target_per_s=target_per_s)
 
 
-def test_rate_percentiles_take_the_element_that_the_reference_takes() -> None:
+def test_rate_percentiles_take_the_reference_clients_element() -> None:
     """Descending order, element round(x / 100 x count): of 100 down to 1 the 50th is 51 and the 99th is 2."""
     rates = seconds("query", list(range(1, 101)))
     assert published_line.rate_percentiles("query", rates, (50, 99)) == [51, 2]
@@ -243,7 +243,7 @@ def test_a_saturated_client_is_named() -> None:
     assert metrics.saturated(replace(LOAD, roles=roles)) == ("insert",)
 
 
-def test_an_execution_is_counted_by_explain_and_on_average_by_pg_stat_statements() -> None:
+def test_an_execution_has_explain_and_mean_of_statements() -> None:
     plan = {"statement": "a", "shape": "0", "tree": {"kind": "Result"}, "execution_ms": 3.0, "rows": 1.0, "hit": 7}
     counted = {"plans": 10, "plan_us": 500, "calls": 20, "exec_us": 9000, "rows": 40, "hit": 60, "read": 0,
                "wal_bytes": 100}  # fmt: skip

@@ -74,13 +74,13 @@ seeds = st.integers(0, 2**32)
 # Level 1
 
 
-def test_the_ratio_is_that_of_the_totals_and_of_a_few_blocks_it_has_no_error() -> None:
+def test_the_ratio_of_totals_has_no_error_for_few_blocks() -> None:
     """Base 12 in 6, other 9 in 3: 3 / 2. The mean of the blocks' ratios would be another."""
     found = log_ratio(server([2, 4, 6], [1, 2, 3]), server([1, 2, 6], [1, 1, 1]))
     assert (found.theta, found.variance, found.blocks) == (pytest.approx(math.log(1.5)), None, 3)
 
 
-def test_the_error_of_alternating_blocks_is_not_below_that_of_unrelated_ones() -> None:
+def test_the_error_of_alternating_blocks_has_a_lower_bound() -> None:
     """u = d, -d, d, …: autocovariances take the sum below 0; v = g0 / (Q - 1) = d^2 / 19."""
     found = log_ratio(server([1] * 20), server([1.1, 0.9] * 10))
     assert found.theta == pytest.approx(0, abs=1e-12)
@@ -146,7 +146,7 @@ def test_swapping_the_servers_mirrors_ratio_and_trimmed_mean(seed: int, related:
 
 
 @given(seeds, st.floats(0.01, 100), st.floats(0.01, 100))
-def test_scaling_both_servers_changes_nothing_and_one_of_them_the_ratio_only(seed: int, by: float, more: float) -> None:
+def test_scaling_both_servers_changes_nothing(seed: int, by: float, more: float) -> None:
     base, other = noisy(seed)
 
     def scaled(each: Slices, work: float, time: float) -> Slices:
@@ -160,7 +160,7 @@ def test_scaling_both_servers_changes_nothing_and_one_of_them_the_ratio_only(see
 
 
 @pytest.mark.parametrize(("related", "count", "least"), [(0.0, 60, 0.92), (0.2, 400, 0.92), (0.5, 400, 0.9)])
-def test_a_planted_effect_is_within_the_interval_as_often_as_promised(related: float, count: int, least: float) -> None:
+def test_a_planted_effect_is_in_the_interval_as_promised(related: float, count: int, least: float) -> None:
     """Where blocks are much alike it takes more of them: Newey and West's error is known to be too small then."""
     found = [log_ratio(*noisy(seed, count, related, rate=0.95)) for seed in range(300)]
     held = fmean(abs(each.theta - math.log(0.95)) <= 1.96 * math.sqrt(each.variance or 0) for each in found)
@@ -194,7 +194,7 @@ def test_a_fifth_of_the_blocks_is_cut_at_either_end() -> None:
     assert found and found.log_ratio == pytest.approx(0.1226 / 1.2)
 
 
-def test_blocks_without_work_are_cut_like_others_and_those_without_time_are_left_out() -> None:
+def test_blocks_without_work_count_and_without_time_do_not() -> None:
     work, base = np.array([1.1, 0.9] * 20), server([1] * 41)
     stalled = typical(base, server([*work, 0]))
     assert stalled
@@ -206,7 +206,7 @@ def test_blocks_without_work_are_cut_like_others_and_those_without_time_are_left
     assert typical(server([1] * 19), server([1] * 19)) is None
 
 
-def test_rare_stalls_make_a_part_of_the_total_and_no_part_of_what_is_typical() -> None:
+def test_rare_stalls_change_the_total_but_not_the_typical() -> None:
     """In every tenth block the other stands still for a fifth of it: 2% of the total."""
     base, other = noisy(1, 200, sd=0.01)
     stalls = np.where(np.arange(200) % 10 == 5, 1.2, 1.0)[:, None]
@@ -263,7 +263,7 @@ ABBA, TIME = by_slice([1, 2, 3, 7], 42), by_slice([4, 3, 2, 1], 42)
         (by_slice([99, 98, 95, 94], 40), 1.0, 20),
     ],
 )
-def test_a_servers_own_ratio_is_that_of_its_outer_to_its_inner_slices(side: Slices, ratio: float, blocks: int) -> None:
+def test_a_servers_own_ratio_is_outer_to_inner_slices(side: Slices, ratio: float, blocks: int) -> None:
     found = own_ratio(side)
     assert (found.theta, found.variance, found.blocks) == pytest.approx((math.log(ratio), 0, blocks))
 
@@ -287,7 +287,7 @@ def test_errors_are_never_narrowed_and_large_ones_are_told(
     assert (found.inflation, found.suspect, found.withheld) == (pytest.approx(inflation), suspect, withheld)
 
 
-def test_the_self_check_sees_that_errors_are_as_promised_and_when_they_are_not() -> None:
+def test_the_self_check_sees_whether_errors_are_as_promised() -> None:
     """Slices that are slow in whole turns, always a server's outer ones, are what no error of blocks can know."""
     rng = np.random.default_rng(1)
     honest = [Slices(np.exp(rng.normal(0, 0.1, (100, 2))), np.ones((100, 2))) for _ in range(200)]
@@ -336,7 +336,7 @@ def test_two_steps_share_what_they_know_of_clusters() -> None:
 
 
 @given(st.lists(st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=3), min_size=1, max_size=10), st.floats(0, 1e-3))
-def test_tau_solves_paule_and_mandels_equation_with_bounded_terms(thetas: list[list[float]], v: float) -> None:
+def test_tau_solves_paule_and_mandels_equation(thetas: list[list[float]], v: float) -> None:
     steps = [pairs_of(row, v * (1 + place)) for place, row in enumerate(thetas)]
     tau = pooled(steps).tau
     mean = fmean(min(variance(row) / (tau**2 + v * (1 + place)), MOST) for place, row in enumerate(thetas))
@@ -364,7 +364,7 @@ def test_each_kind_of_steps_has_a_scatter_of_its_own() -> None:
     assert found[0].tau > 0.03 and found[1].tau == 0.005
 
 
-def test_a_step_with_two_modes_widens_no_other_and_is_judged_by_its_own_scatter() -> None:
+def test_a_step_with_two_modes_widens_no_other() -> None:
     alike = [pairs_of([0.01, -0.01, 0.02, -0.02, 0.01, -0.01], 1e-4) for _ in range(9)]
     modes = [0.8, 0.0, -0.8, 0.0, 0.8, 0.0]
     without, found = pooled(alike), pooled([*alike, pairs_of(modes, 1e-4)])
@@ -374,7 +374,7 @@ def test_a_step_with_two_modes_widens_no_other_and_is_judged_by_its_own_scatter(
     assert (apart.sd, apart.prior_degrees) == (pytest.approx(stdev(modes)), 0.0)
 
 
-def test_clusters_never_count_as_alike_and_slices_never_as_better_than_they_are() -> None:
+def test_clusters_are_never_alike_and_slices_never_perfect() -> None:
     quiet = pooled([pairs_of([0.01, 0.01, 0.01], 0.0)] * 2)
     assert quiet.tau == 0.005
     assert quiet.steps[0].estimate.sd == pytest.approx(math.sqrt(2 * 0.005**2 / 4))
@@ -404,7 +404,7 @@ def test_two_pairs_never_have_a_verdict_and_three_may() -> None:
     assert judge(three, 0.02, "less").verdict == "faster"
 
 
-def test_steps_without_an_error_within_pairs_are_judged_by_their_own_scatter() -> None:
+def test_steps_without_errors_within_pairs_use_their_scatter() -> None:
     thetas = [0.02, 0.05, 0.03]
     whole, sliced, _ = pooled([pairs_of(thetas, None), *[pairs_of([-0.01, 0.0, 0.01], 1e-5)] * 2]).steps
     found, plain = paired_interval(whole.estimate), paired_interval(estimate([math.exp(theta) for theta in thetas]))

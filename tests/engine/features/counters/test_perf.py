@@ -29,7 +29,7 @@ def line(value: str | float | None, event: str, thread: str = "postgres-11", **v
     return json.dumps(record | {name.replace("_", "-"): each for name, each in values.items()})
 
 
-def test_counts_of_a_machine_with_a_pmu_are_read_by_process_and_event() -> None:
+def test_counts_of_a_pmu_are_read_by_process_and_event() -> None:
     printed = [
         "",
         line("4000000.000000", "cycles"),
@@ -57,7 +57,7 @@ def test_counts_of_a_machine_with_a_pmu_are_read_by_process_and_event() -> None:
     assert per_op(found[11], 0) == {}
 
 
-def test_what_had_a_counter_too_seldom_is_withheld_and_what_is_extrapolated_is_told() -> None:
+def test_rarely_counted_events_are_withheld() -> None:
     printed = [
         line("100", "instructions", pcnt_running=80.0, event_runtime=1_600_000),
         line("100", "cycles", pcnt_running=100.0),
@@ -76,7 +76,7 @@ def test_what_had_a_counter_too_seldom_is_withheld_and_what_is_extrapolated_is_t
     assert believed({"query": {"cycles": found[11]["cycles"]}})[1] == []
 
 
-def test_cores_of_two_kinds_make_one_count_and_what_the_kernel_does_not_show_is_left_out() -> None:
+def test_cores_of_two_kinds_make_one_count() -> None:
     printed = [
         line("600", "cpu_core/instructions/", pcnt_running=75.0, event_runtime=1_500_000),
         line("100", "cpu_atom/instructions/", pcnt_running=25.0, event_runtime=500_000),
@@ -108,7 +108,7 @@ def test_what_perf_does_not_print_is_refused_in_one_line(printed: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_perf_that_is_not_there_or_refuses_is_a_sentence_and_no_failure() -> None:
+def test_a_missing_perf_is_a_sentence_not_a_failure() -> None:
     assert lacking("") == "there is no perf" and "No such file or directory" in lacking("/no/such/perf")
     for program, why in (("/no/such/perf", "No such file or directory"), (shutil.which("false"), "without a word")):
         assert program
@@ -148,9 +148,7 @@ def test_perf_says_what_can_be_counted_here(program: str, own: Account) -> None:
 
 
 @pytest.mark.outside
-def test_planted_faults_and_switches_are_seen_in_the_role_that_has_them(
-    program: str, server: Callable[[int | str], Server]
-) -> None:
+def test_planted_faults_and_switches_show_in_their_role(program: str, server: Callable[[int | str], Server]) -> None:
     """Of the events of the kernel, which perf counts with and without a PMU."""
     running = server(16)
     with running.connect() as faulty, running.connect() as restless, running.connect() as monitor:
@@ -206,7 +204,7 @@ def sleeper() -> Iterator[int]:
 
 
 @pytest.mark.outside
-def test_perf_goes_with_the_engine_and_says_so_when_it_was_killed(program: str, sleeper: int) -> None:
+def test_perf_ends_with_the_engine_and_reports_a_kill(program: str, sleeper: int) -> None:
     root = Path(__file__).resolve().parents[4]
     with subprocess.Popen(
         [sys.executable, "-c", ENGINE, program, str(sleeper)], stdout=subprocess.PIPE, cwd=root

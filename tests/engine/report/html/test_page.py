@@ -143,9 +143,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> Non
     assert 'http-equiv="Content-Security-Policy"' in text and not re.search(r"""(src|href)=["']?(https?:)?//""", text)
 
 
-def test_seconds_are_those_of_the_live_chart_and_columns_keep_their_extremes(
-    recorded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_of_the_page_keep_their_extremes(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with JournalReader(recorded) as reader:
         for _, step in steps_of(reader):
             name = step.name

@@ -35,7 +35,7 @@ def lines(tmp_path: Path, statements: list[dict[str, Any]]) -> list[str]:
     return [" ".join(line.split()) for line in console.export_text().splitlines()]
 
 
-def test_statements_that_begin_alike_are_told_apart_and_those_that_stops_blur_are_left_out(tmp_path: Path) -> None:
+def test_statements_that_begin_alike_are_distinguished(tmp_path: Path) -> None:
     found = lines(tmp_path, STATEMENTS)
     place = next(place for place, line in enumerate(found) if line.startswith("Time of each statement"))
     rows = [line for line in found[place + 1 :] if line.startswith(("UPDATE", "SELECT"))][:4]
@@ -45,7 +45,7 @@ def test_statements_that_begin_alike_are_told_apart_and_those_that_stops_blur_ar
     assert any(line.startswith(f"{mark} pgbench is stopped before and after") for line in found)
 
 
-def test_a_stop_is_shared_out_among_the_transactions_of_its_script() -> None:
+def test_a_stop_is_shared_among_its_scripts_transactions() -> None:
     page = Page.create(4)
     try:
         counting = LogCounts(page, 1, 0, False, 0.0)
@@ -61,7 +61,7 @@ def test_a_stop_is_shared_out_among_the_transactions_of_its_script() -> None:
     assert report({}, counting, 0, unended=True)["unended"] is True
 
 
-def test_stops_of_slices_are_taken_off_and_the_error_of_that_is_told(tmp_path: Path) -> None:
+def test_stops_of_slices_are_subtracted_with_their_error(tmp_path: Path) -> None:
     page = Page.create(4)
     try:
         counting = LogCounts(page, 1, 0, False, 0.0)
