@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.analysis.causes import statement_plans
@@ -17,6 +18,7 @@ from engine.results.comparison import Answer
 from engine.results.ratio import Ratio, Verdict
 from engine.results.section import Figure, text
 from tests.support.totals import made_totals
+from workloads.api.report import Report
 
 BASE, NEW = Subject("16", "c"), Subject("17", "c")
 HASHED = {
@@ -31,7 +33,8 @@ def cells(base: list[dict[str, Any]], new: list[dict[str, Any]]) -> ComparedCell
     """A cell for each of these reports of a step `s`."""
     found = [
         CellResult("run", Cell(f"{subject.build}-{repeat}", repeat, subject, repeat), "finished", steps={
-            "s": StepResult(1, "s", "statement", replace(made_totals("s", "query", 10.0), report=report), {}, ())})
+            "s": StepResult(1, "s", "statement", made_totals("s", "query", 10.0), {}, (),
+                            report=msgspec.convert(report, Report))})
         for subject, reports in ((BASE, base), (NEW, new))
         for repeat, report in enumerate(reports, 1)
     ]  # fmt: skip

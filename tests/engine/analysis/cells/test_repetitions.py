@@ -14,8 +14,10 @@ from engine.analysis.cells.compared_cells import Pair
 from engine.analysis.cells.run_results import load
 from engine.analysis.ratios import slice_verdicts
 from engine.core.errors import UserError
+from engine.core.record import converted
 from engine.journal.rows import SliceRow
 from tests.support.journal import make_run
+from workloads.api.report import Report
 
 STEP = "l.x"
 BASE, OTHER = [1.0, 1.1, 0.9, 1.0], [1.1, 1.2, 1.0, 1.1]
@@ -28,8 +30,7 @@ def pair(path: Path, *reports: dict[str, Any], slices: tuple[SliceRow, ...] = (R
     cells = load(make_run(path, repeats=1)).cells
     found = []
     for cell, report in zip(cells, reports, strict=True):
-        step = cell.steps[STEP]
-        step = replace(step, totals=replace(step.totals, report=report), slices=slices)
+        step = replace(cell.steps[STEP], report=converted(report, Report, "a report"), slices=slices)
         found.append(replace(cell, steps={**cell.steps, STEP: step}))
     return found[0], found[1]
 
@@ -55,6 +56,6 @@ def test_without_slices_times_are_not_compared_one_by_one(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("times_s", ["1", [0.0], [5e-324], [-1.0], [1e300], {"a": 1}])
 def test_times_that_make_no_sense_are_refused(tmp_path: Path, times_s: object) -> None:
-    both = pair(tmp_path / "r", timed(times_s), timed(OTHER))
     with pytest.raises(UserError, match="times_s"):
+        both = pair(tmp_path / "r", timed(times_s), timed(OTHER))
         slice_verdicts.log_ratios([both], STEP, "rate_per_s")
