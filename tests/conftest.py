@@ -7,6 +7,7 @@ the Nix build, clusters are copies of one that `initdb` made: see `tests.support
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import re
@@ -62,9 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[templates.VARIABLE] = str(templates.installs(Path(os.environ[templates.VARIABLE]), folder))
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Pass over the tests of the screens in a source tree without them."""
-    return True if not SCREENS.is_dir() and imports_screens(collection_path) else None
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over the tests of the screens in a source tree without them, and over all others where those are wanted."""
+    imports = imports_screens(collection_path)
+    if config.option.markexpr.startswith("screens") and collection_path.suffix == ".py" and not imports:
+        return None if "mark.screens" in collection_path.read_text() else True
+    return True if not SCREENS.is_dir() and imports else None
 
 
 @cache
@@ -91,6 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         else:
             counts["pytest"] += 1
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+    gc.freeze()  # what lasts: to look through it again and again takes a seventh of the screens' tests
     config.stash[TIERS] = ", ".join(f"{count:,} of {tier}" for tier, count in counts.items())
 
 
