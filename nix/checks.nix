@@ -48,7 +48,7 @@ let
         meta = about description;
       }
       ''
-        cp -r ${source} source
+        cp -r --preserve=timestamps ${source} source
         chmod -R u+w source
         cd source
         set -o pipefail
@@ -66,13 +66,23 @@ let
     ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
   '';
 
+  # Source and tests with their byte code: to make that takes each worker four times as long as all other collecting. It
+  # is of files with the times that all have in the store.
+  compiled =
+    source:
+    checkOf source [ stdenv.cc ] "The tests, compiled" "compiled" ''
+      ${programs}
+      python -m pytest -p no:cacheprovider --collect-only -q -m "" ${documents} tests | tail -n 1
+      cp -r --preserve=timestamps . $out
+    '';
+
   # Tests by their markers, several files at a time, since most of them wait for servers. The screens are left out of the
   # source of all others, so that an edit of a screen repeats the tests of the screens alone. Nix begins builds in the
   # order of their names: those with many tests, which take longest, come before what is short.
   tests =
     workers: leave: description: name: markers: which:
     # Some tests compile a program, to look into it.
-    checkOf (sourceOf [ ] leave) [ stdenv.cc ] description "check-${name}" ''
+    checkOf (compiled (sourceOf [ ] leave)) [ stdenv.cc ] description "check-${name}" ''
       ${programs}
       mkdir -p $out
       { time python -m pytest -p no:cacheprovider -n ${toString workers} --dist loadfile --basetemp=$TMPDIR/t \
