@@ -22,7 +22,7 @@ from textual.pilot import Pilot
 
 from engine.cli.demo import PLANS, RECORDING
 from engine.journal.archive import unpack
-from tests.support.pictures import without_buttons
+from tests.support.pictures import GLYPHS, without_buttons
 from tui.demo.guide import GuideBox, GuidedBench
 from tui.demo.tour import stalled, stops_of
 from tui.glyphs import SETS
@@ -50,7 +50,7 @@ def frames() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         packed = (files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS))
         run, _ = [unpack(each, "the recording", Path(folder)) for each in packed]
-        app = GuidedBench(Path(folder), run, SETS["block"], "live")
+        app = GuidedBench(Path(folder), run, SETS[GLYPHS], "live")
         cell, step, _ = of = stalled(run)
         app.context.replayed = (cell, step)
         stops = tuple(replace(stop, seconds=STAYS_S) for stop in stops_of(of))

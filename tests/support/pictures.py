@@ -25,7 +25,7 @@ from tui.glyphs import SETS
 
 PATIENCE_S = 60.0
 README = ("live-110x40", "compare-100x30", "slices-100x30")
-GLYPHS = "block"  # few fonts that are as wide as others have braille: on a page its dots would stand too close
+GLYPHS = "braille"
 FIRST = ""
 # A picture: the screen that is opened, the step that is replayed of the cell with stalls (`FIRST`: the one that has
 # them), keys, and what is awaited before each of them and at the end.
