@@ -150,13 +150,13 @@ def _show_plan(folders: list[Path], statement: str, base: str | None, form: str 
     from engine.report import render
 
     cells = compared_cells(folders, base)
-    changes, baseline = side_by_side(cells, statement), cells.names[cells.base]
+    plans = side_by_side(cells, statement)
     if form == "json":
-        echo_lines(render.plans_to_json(changes))
+        echo_lines(render.plans_to_json(plans))
     elif form == "md":
-        echo_lines(render.plans_to_markdown(changes, baseline))
+        echo_lines(render.plans_to_markdown(plans))
     else:
-        render.print_plans(changes, baseline, console(False))
+        render.print_plans(plans, console(False))
 
 
 def _show_slices(folders: list[Path], step: str, base: str | None, form: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -20,15 +20,13 @@ from rich.text import Text
 from engine.core.text import Visible, csv_text, visible, visible_json, visible_lines
 from engine.report import sliced_step as sliced
 from engine.report import tables
-from engine.report.tables import statements
 from engine.results.comparison import Comparison
-from engine.results.plan_change import PlanChange
 from engine.results.ratio import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME
 from engine.results.section import Notes, Section, TextTable, drawn
 from engine.results.sliced_step import SlicedStep
 
 VARY = re.compile(r"(.+?): the cells of (.+) vary by (\d+%) \(CV\)")  # of engine.analysis.answer.findings
-MOST_CHANGES = 10  # of plans, named above the tables
+MOST_FINDINGS = 10  # of a section, above the tables
 MOST_NOTES = 3  # below the verdicts
 SIGNS = "▲ better  ▼ worse (of a cost: more)  = same  ~ undecided  ? withheld"
 BETTER, WORSE, WITHHELD = "#0072B2", "#D55E00", "#CC79A7"
@@ -94,21 +92,20 @@ def _print_lines(lines: Iterable[str], console: Console, plain: bool) -> None:
         console.print(Text(_spelled(visible(line), plain)), soft_wrap=False)
 
 
-def print_plans(changes: Iterable[PlanChange], base: str, console: Console) -> None:
+def print_plans(plans: Sequence[Section], console: Console) -> None:
     """Print plans side by side."""
     plain = _is_plain(console)
-    for change in changes:
-        console.print(Text(_spelled(visible(change.text), plain), style="bold"), soft_wrap=True)
-    _print_sections((statements.side_by_side(change, base) for change in changes), console, plain)
+    for finding in (finding for section in plans for finding in section.findings):
+        console.print(Text(_spelled(visible(finding), plain), style="bold"), soft_wrap=True)
+    _print_sections(plans, console, plain)
 
 
-def plans_to_json(changes: Iterable[PlanChange]) -> Visible:
-    return visible_json(msgspec.to_builtins(tuple(changes)), indent=1)
+def plans_to_json(plans: Sequence[Section]) -> Visible:
+    return visible_json(msgspec.to_builtins(plans), indent=1)
 
 
-def plans_to_markdown(changes: Iterable[PlanChange], base: str) -> Visible:
-    parts = _markdown_tables(statements.side_by_side(change, base) for change in changes)
-    return visible_lines("\n\n".join(parts) + "\n")
+def plans_to_markdown(plans: Sequence[Section]) -> Visible:
+    return visible_lines("\n\n".join(_markdown_tables(plans)) + "\n")
 
 
 def to_json(comparison: Comparison) -> Visible:
@@ -209,19 +206,16 @@ def header(comparison: Comparison) -> list[str]:
         lines.append(f"clients connect over {comparison.route}")
     if comparison.design != "cells":
         lines.append(f"servers side by side, interleaved in {comparison.design}: not pooled with runs of whole cells")
-    lines += [text for section in comparison.sections for text in section.findings]
-    lines += [f"plan changed: {change.text}{_subject(comparison, change.subject)}"
-              for change in comparison.plan_changes[:MOST_CHANGES]]  # fmt: skip
-    if (more := len(comparison.plan_changes) - MOST_CHANGES) > 0:
-        lines.append(f"plan changed: {more} more, in the table of plans (--all)")
+    for key in dict.fromkeys(section.key for section in comparison.sections):
+        parts = comparison.section(key)
+        findings = [text for section in parts for text in section.findings]
+        shown = findings[:MOST_FINDINGS] if any(section.rows for section in parts) else findings
+        lines += shown
+        if more := len(findings) - len(shown):
+            lines.append(f"{key}: {more} more, in the tables (--all)")
     if most > 1:
         lines.append(f"up to {most} pairs, 95% intervals of paired log ratios, margin {100 * comparison.margin:.3g}%")
     return lines
-
-
-def _subject(comparison: Comparison, name: str) -> str:
-    """The subject's name in brackets, where there are several."""
-    return f" ({name})" if len(comparison.others) > 1 else ""
 
 
 def footer(comparison: Comparison) -> list[str]:

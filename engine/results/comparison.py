@@ -14,7 +14,6 @@ from typing import Self
 from engine.core.model import Build, Subject, baseline
 from engine.results.averages import mean
 from engine.results.cell_step import CellStep
-from engine.results.plan_change import PlanChange
 from engine.results.ratio import CHANGED, COSTS, DELETE_PLAN, RATE, TIME, Metric, Ratio
 from engine.results.section import Section
 
@@ -124,8 +123,8 @@ class Comparison:
     `pairs` is the largest number of pairs behind any ratio, `kernels` the releases under which the runs were made;
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
-    is how clients connect; `plan_changes` are statements with another plan. `sections` hold what else was found, by
-    keys: `results` that differ (sentences only), `sweep` of a number such as that of clients, `groups` of steps,
+    is how clients connect. `sections` hold what else was found, by keys: `results` that differ (sentences only),
+    `plans` of statements that changed, `sweep` of a number such as that of clients, `groups` of steps,
     `published` ratios beside ours, `causes` of rates that differ, `functions` that cost more or less, `settings` that
     differ, `planning` times of statements.
     """
@@ -151,7 +150,6 @@ class Comparison:
     units: dict[str, str] = field(default_factory=dict)
     design: str = "cells"
     route: str = "the Unix socket"
-    plan_changes: tuple[PlanChange, ...] = ()
     sections: tuple[Section, ...] = ()
 
     @property
@@ -210,9 +208,10 @@ class Comparison:
     def answer_for(self, subject: str) -> tuple[str, ...]:
         return next((answer.lines for answer in self.answer if answer.subject == subject), ())
 
-    def changed_plans(self, subject: str, step: str | None = None) -> tuple[PlanChange, ...]:
+    def changed_plans(self, subject: str, step: str | None = None) -> tuple[Section, ...]:
         """The statements of a step, or of all, whose plan is another than the base's."""
-        return tuple(each for each in self.plan_changes if each.subject == subject and step in (None, each.step))
+        of = ((section, section.rows[0]) for section in self.section("plans"))
+        return tuple(section for section, row in of if row.subject == subject and step in (None, row.step))
 
     def causes(self, rate: Ratio, most: int = 3) -> list[Ratio]:
         """Flagged causes of a primary metric that differs, the largest ratios first."""

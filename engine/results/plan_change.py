@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from engine.results.section import WORDS, Column, Section, row
 from workloads.api.plan_tree import PlanNode, shape
 
 # Nodes that only hand on, order or keep rows: one server may have one where the other has none.
@@ -27,33 +28,6 @@ class NodePair:
     @property
     def differs(self) -> bool:
         return self.left is None or self.right is None or self.left.label != self.right.label
-
-
-@dataclass(frozen=True, slots=True)
-class PlanLine:
-    """A line of two plans side by side: `mark` is `≠` where the nodes differ, `+` where only one plan has one."""
-
-    mark: str
-    base: str
-    other: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanChange:
-    """A statement whose plan differs between a subject and its base; `text` says it in one sentence.
-
-    `cells` is in how many cells the subject had the plan shown, of `all_cells`.
-    """
-
-    step: str
-    statement: str
-    subject: str
-    text: str
-    base_shape: str
-    shape: str
-    cells: int
-    all_cells: int
-    lines: tuple[PlanLine, ...] = field(default=())
 
 
 def pairs(left: PlanNode, right: PlanNode, depth: int = 0) -> Iterator[NodePair]:
@@ -79,14 +53,18 @@ def pairs(left: PlanNode, right: PlanNode, depth: int = 0) -> Iterator[NodePair]
         yield from (NodePair(level, None, node) for level, node in _nodes(child, depth + 1))
 
 
-def lines(left: PlanNode, right: PlanNode) -> tuple[PlanLine, ...]:
-    return tuple(
-        PlanLine(
-            ONLY_HERE if pair.left is None or pair.right is None else DIFFERS if pair.differs else "",
-            *(_line(node, pair.depth) for node in (pair.left, pair.right)),
-        )
-        for pair in pairs(left, right)
-    )
+def section(statement: str, step: str, plans: Mapping[str, PlanNode], finding: str) -> Section:
+    """Two plans by subject, the base's first: nodes with estimated and actual rows; those that differ are marked."""
+    base, subject = plans
+    title = f"Plans of {statement} (rows estimated→actual; {DIFFERS} differs, {ONLY_HERE} only there)"
+    lines = []
+    for pair in pairs(plans[base], plans[subject]):
+        alone = pair.left is None or pair.right is None
+        mark = ONLY_HERE if alone else DIFFERS if pair.differs else ""
+        nodes = (_line(node, pair.depth) for node in (pair.left, pair.right))
+        lines.append(row(mark, *nodes, step=step, subject=subject, mark="strong" if mark else ""))
+    headings = tuple(Column(name, WORDS) for name in ("", base, subject))
+    return Section("plans", title, headings, tuple(lines), (finding,), flat=True)
 
 
 def change(left: PlanNode, right: PlanNode) -> str:

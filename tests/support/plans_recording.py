@@ -35,7 +35,7 @@ def record(builds: str, out: Path, application: Path) -> Path:
 def check(run: Path) -> None:
     """Exits with what the recording lacks of what the guide tells."""
     compared = json.loads(Bench(run.parent)("compare", str(run), "--json").stdout)
-    changes = [change["text"] for change in compared["plan_changes"]]
+    changes = [text for section in compared["sections"] if section["key"] == "plans" for text in section["findings"]]
     print(*changes, sep="\n")
     sections = {section["key"]: section for section in compared["sections"]}
     if len(sections["planning"]["rows"]) != STATEMENTS or "results" in sections:

@@ -253,7 +253,7 @@ def _modes(comparison: Comparison, row: RowKey, name: str) -> str:
 def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -> list[Line]:
     """A changed plan explains more than where the time went."""
     changes = comparison.changed_plans(subject, step)
-    lines = [line for change in changes[:1] for line in folded(f"plan changed: {change.text}", columns, "strong")]
+    lines = [line for change in changes[:1] for line in folded(change.findings[0], columns, "strong")]
     return [*lines, line((f" and {len(changes) - 1} more plans: p", "dim"))] if len(changes) > 1 else lines
 
 

@@ -7,7 +7,8 @@ from textual.binding import Binding
 
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
-from engine.results.plan_change import DIFFERS, PlanChange
+from engine.results.plan_change import DIFFERS
+from engine.results.section import Section
 from tui.compare.comparison_table import RowKey
 from tui.compare.explanation import rule
 from tui.glyphs import Glyphs
@@ -37,7 +38,7 @@ class PlansScreen(BenchScreen):
         super().__init__()
         self._base, self._subject = comparison.baseline_of(subject.name), subject.name
         self._changes = comparison.changed_plans(subject.name)
-        of_step = (place for place, change in enumerate(self._changes) if change.step == row.step)
+        of_step = (place for place, change in enumerate(self._changes) if change.rows[0].step == row.step)
         self._cursor = next(of_step, 0)
         self._top = 0
 
@@ -46,10 +47,10 @@ class PlansScreen(BenchScreen):
         return [Lines(id="title"), statements, Lines(id="of"), Lines(id="plans", resized=self.draw)]
 
     def small(self) -> Sequence[Line]:
-        return [line((self.TITLE_WORD, "strong")), *folded(self.change.text, self.size.width)]
+        return [line((self.TITLE_WORD, "strong")), *folded(_sentence(self.change), self.size.width)]
 
     @property
-    def change(self) -> PlanChange:
+    def change(self) -> Section:
         return self._changes[self._cursor]
 
     def action_move(self, by: int) -> None:
@@ -68,7 +69,7 @@ class PlansScreen(BenchScreen):
         room = min(many, MOST_STATEMENTS["-tall" if self.has_class("-tall") else "-short"])
         first = max(0, min(self._cursor - room // 2, many - room))
         title = f" {self._subject} against {self._base}: {many} changed plan{'s' if many > 1 else ''}"
-        of, below = f"plans of {self.change.statement}, rows estimated", many - first - room
+        of, below = f"{self.change.title.partition(' (')[0]}, rows estimated", many - first - room
         self.fill(
             title=[line((f" {self.TITLE_WORD} ", "title"), title)],
             statements=[self._statement(place) for place in range(first, first + room)],
@@ -79,24 +80,29 @@ class PlansScreen(BenchScreen):
 
     def _statement(self, place: int) -> Line:
         chosen, change = place == self._cursor, self._changes[place]
-        text = cut(f"{'>' if chosen else ' '}{change.text}", self.size.width, self.glyphs)
+        text = cut(f"{'>' if chosen else ' '}{_sentence(change)}", self.size.width, self.glyphs)
         return line((text, "cursor" if chosen else ""))
 
     def _about(self) -> list[Line]:
         return [
-            *folded(self.change.text, self.size.width, "strong"),
-            *plans(self.change, self._base, self.size.width, self.glyphs),
+            *folded(_sentence(self.change), self.size.width, "strong"),
+            *plans(self.change, self.size.width, self.glyphs),
         ]
 
 
-def plans(change: PlanChange, base: str, columns: int, glyphs: Glyphs) -> list[Line]:
+def _sentence(change: Section) -> str:
+    return change.findings[0].removeprefix("plan changed: ")
+
+
+def plans(change: Section, columns: int, glyphs: Glyphs) -> list[Line]:
     """Two plans side by side: nodes that differ, or that only one plan has, are marked."""
     wide = (columns - 1) // 2
-    left, right = [line(" " * MARK_CELLS, (base, "base"))], [line(" ", (change.subject, "rate"))]
-    for each in change.lines:
-        mark, look = _spelled(each.mark, glyphs), "strong" if each.mark else ""
-        left.append(line((f"{mark:<{MARK_CELLS}}{_spelled(each.base, glyphs)}", look)))
-        right.append(line((f" {_spelled(each.other, glyphs)}", look)))
+    _, base, subject = (column.name for column in change.columns)
+    left, right = [line(" " * MARK_CELLS, (base, "base"))], [line(" ", (subject, "rate"))]
+    for row in change.rows:
+        before, after = (_spelled(str(node), glyphs) for node in row.values)
+        left.append(line((f"{_spelled(row.name, glyphs):<{MARK_CELLS}}{before}", row.mark)))
+        right.append(line((f" {after}", row.mark)))
     return side_by_side(left, right, wide, len(left), glyphs)
 
 

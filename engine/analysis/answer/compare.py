@@ -77,11 +77,11 @@ def compare(
         design=cells.runs[0].manifest.design,
         route=cells.runs[0].manifest.route.words,
         units=units,
-        plan_changes=statement_plans.plan_changes(cells, ratios),
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     sections = (
         Section("results", "Results that differ", (), findings=tuple(f"? {text}" for text in different)),
+        *statement_plans.plan_changes(cells, ratios),
         *sweeps.sections(comparison, swept),
         group_verdicts.section(groups),
         *publication.tables(comparison, cells.runs[0].manifest),

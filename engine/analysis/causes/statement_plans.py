@@ -14,7 +14,6 @@ from engine.core.errors import unknown
 from engine.core.model import Subject
 from engine.results import plan_change
 from engine.results.comparison import Answer
-from engine.results.plan_change import PlanChange
 from engine.results.ratio import CHANGED, CPU, PRIMARY_METRICS, TIME, Ratio
 from engine.results.section import Column, Figure, Section, columns, row
 from engine.results.slice_ratio import ratio_of
@@ -25,19 +24,21 @@ LEAST_MS, MOST_MS = 1e-6, 1e12  # of planning a statement; other values are not 
 OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server has only where they are not the default
 
 
-def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[PlanChange, ...]:
+def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Section, ...]:
     """Statements with another plan than the baseline's, those that became slower first."""
     found = [
-        (made, _factor(ratios, made.step, made.subject))
+        (replace(made, findings=tuple(f"plan changed: {text}{of}" for text in made.findings)), factor)
         for subject in _judged(cells)
+        for of in [f" ({cells.names[subject]})" * (len(cells.others) > 1)]
         for step in cells.steps
+        for factor in [_factor(ratios, step, cells.names[subject])]
         for statement in _statements(cells, subject, step)
         if (made := changed(cells, subject, step, statement, ratios)) is not None
     ]
-    return tuple(made for made, factor in sorted(found, key=lambda each: -each[1]))
+    return tuple(made for made, _ in sorted(found, key=lambda each: -each[1]))
 
 
-def side_by_side(cells: ComparedCells, statement: str) -> tuple[PlanChange, ...]:
+def side_by_side(cells: ComparedCells, statement: str) -> tuple[Section, ...]:
     """A statement's plans, changed or not, for each subject. Raises UserError for an unknown statement."""
     found = [
         made
@@ -56,7 +57,7 @@ def side_by_side(cells: ComparedCells, statement: str) -> tuple[PlanChange, ...]
 
 def changed(
     cells: ComparedCells, subject: Subject, step: str, statement: str, ratios: Sequence[Ratio], *, always: bool = False
-) -> PlanChange | None:
+) -> Section | None:
     base, other = (
         [plan for result in cells.of(each, step) for plan in result.report.plans if plan.statement == statement]
         for each in (cells.baseline_of(subject), subject)
@@ -76,10 +77,8 @@ def changed(
     if had := sum(plan.shape == after.shape for plan in base):
         text += f"; {cells.names[cells.baseline_of(subject)]} had it in {had} of {len(base)}, too"
     text = text if before.shape != after.shape else f"{statement}: the same plan"
-    return PlanChange(
-        step, statement, name, text, before.shape, after.shape, count, len(other),
-        plan_change.lines(before.tree, after.tree),
-    )  # fmt: skip
+    trees = {cells.names[cells.baseline_of(subject)]: before.tree, name: after.tree}
+    return plan_change.section(statement, step, trees, text)
 
 
 def result_differences(cells: ComparedCells) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from engine.results.comparison import Comparison
 from engine.results.section import Row, Section, row
 
 MOST_ROWS = 8
+MOST_SECTIONS = 20  # of a kind, such as plans
 TableFunction = Callable[[Comparison], Iterable[Section]]
 
 TABLES: tuple[TableFunction | str, ...] = (
@@ -56,7 +57,7 @@ TABLES: tuple[TableFunction | str, ...] = (
     "settings",
     statements.executions,
     "planning",
-    statements.plan_changes,
+    "plans",
 )
 BRIEF: tuple[TableFunction | str, ...] = (  # the verdicts, and figures that were asked for
     "sweep",
@@ -80,13 +81,17 @@ def sections(comparison: Comparison, *, with_published: bool = False, brief: boo
         section
         for table in tables
         if with_published or table is not published.figures
-        for section in (map(shortened, comparison.section(table)) if isinstance(table, str) else table(comparison))
+        for section in (
+            map(shortened, comparison.section(table)[:MOST_SECTIONS]) if isinstance(table, str) else table(comparison)
+        )
         if section.rows
     ]
 
 
 def shortened(section: Section) -> Section:
     """At most `MOST_ROWS` of what is listed below each step and build, such as functions; JSON has all of them."""
+    if section.flat:
+        return section
     rows: list[Row] = []
     for step, subject in dict.fromkeys((each.step, each.subject) for each in section.rows):
         own = section.of(step, subject)

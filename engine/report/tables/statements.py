@@ -1,4 +1,4 @@
-"""Statements of an application: what an execution takes, planning times, plans that changed side by side."""
+"""Statements of an application: what an execution takes, planning apart."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterable
 
 from engine.results.averages import middle
 from engine.results.comparison import Comparison
-from engine.results.plan_change import PlanChange
-from engine.results.section import WORDS, Column, Row, Section, columns, row
+from engine.results.section import Row, Section, columns, row
 
 COUNTED = {"EXPLAIN": "one", "pg_stat_statements": "all"}
-MOST_PLANS = 20  # side by side
 COLUMNS = ("planning\nms", "execution\nms", "rows", "buffers\nhit", "buffers\nread", "WAL\nbytes", "plan", "of")
 FIGURES = ("planning_ms", "execution_ms", "rows", "hit", "read", "wal_bytes")
 
@@ -35,15 +33,3 @@ def _execution(comparison: Comparison, name: str, step: str, statement: str, by:
         values = (middle([v for each in found if (v := getattr(each, figure)) is not None]) for figure in FIGURES)
         chosen = "/".join(sorted({each.chosen for each in found if each.chosen}))
         yield row(name, *values, chosen, COUNTED[by], step=statement, subject=name)
-
-
-def plan_changes(comparison: Comparison) -> Iterable[Section]:
-    for change in comparison.plan_changes[:MOST_PLANS]:
-        yield side_by_side(change, comparison.baseline_of(change.subject))
-
-
-def side_by_side(change: PlanChange, base: str) -> Section:
-    """Two plans: nodes with estimated and actual rows; those that differ are marked."""
-    title = f"Plans of {change.statement} (rows estimated→actual; ≠ differs, + only there)"
-    rows = (row(line.mark, line.base, line.other, mark="strong" if line.mark else "") for line in change.lines)
-    return Section("plans", title, tuple(Column(name, WORDS) for name in ("", base, change.subject)), tuple(rows))

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.results.plan_change import change, lines, mistake, sentence, times
+from engine.results.plan_change import change, mistake, section, sentence, times
 from workloads.api.plan_tree import PlanNode
 
 
@@ -66,7 +66,7 @@ def test_rows_below_a_limit_say_nothing_of_the_estimate() -> None:
 
 
 def test_plans_side_by_side_mark_differences() -> None:
-    assert [(line.mark, line.base, line.other) for line in lines(HASHED, NESTED)] == [
+    assert [(row.name, *row.values) for row in section("s", "s", {"a": HASHED, "b": NESTED}, "").rows] == [
         ("≠", "Hash Join (10)", "Nested Loop (48→192,000)"),
         ("", "· Seq Scan on orders (10)", "· Seq Scan on orders (12→48,000)"),
         ("+", "· Hash (10)", ""),

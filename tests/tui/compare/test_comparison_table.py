@@ -180,12 +180,13 @@ def test_named_causes_come_first_with_what_is_left_unexplained() -> None:
 
 
 def test_a_plan_that_changed_comes_before_all_other_causes() -> None:
-    change = {"step": "l.i1", "statement": "l.i1", "subject": "17.0", "base_shape": "a", "shape": "b", "cells": 3,
-              "all_cells": 3, "text": "l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"}  # fmt: skip
-    comparison = read({**record(), "plan_changes": [change]})
+    finding = "plan changed: l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"
+    plan = {"key": "plans", "title": "Plans of l.i1", "columns": [{"name": ""}] * 3, "findings": [finding],
+            "rows": [{"name": "", "values": ["a", "b"], "step": "l.i1", "subject": "17.0"}]}  # fmt: skip
+    comparison = read({**record(), "sections": [plan]})
     subject = subject_of(comparison, "17.0")
     lines = texts(explanation.why(comparison, RowKey("l.i1", "rate_per_s"), subject, ASCII, 90, 5))
-    assert lines[0].strip() == "plan changed: l.i1: 3.2x slower; Hash Join became Nested Loop on order_lines"
+    assert lines[0].strip() == finding
     other = texts(explanation.why(comparison, RowKey("l.i0", "rate_per_s"), subject, ASCII, 90, 5))
     assert "plan changed" not in other[0]
 

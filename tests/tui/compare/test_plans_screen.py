@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from engine.cli.demo import PLANS
 from engine.journal.archive import unpack
-from engine.results.plan_change import PlanChange, PlanLine
+from engine.results.section import Section, columns, row
 from tests.support.screens import compared, show_compare, text_of
 from tui.compare.plans_screen import PlansScreen, plans
 from tui.compare.screen import CompareScreen
@@ -30,14 +30,14 @@ def test_each_changed_plan_stands_beside_the_baselines(planned: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
         assert screen._found is not None
-        changes, keys = screen._found.plan_changes, text_of(pilot).splitlines()[-1]
+        changes, keys = screen._found.section("plans"), text_of(pilot).splitlines()[-1]
         assert len(changes) > 1 and "more plans: p" in text_of(pilot)
         assert "p plans" in keys and keys.endswith("q quit") and len(keys) <= 80
         await pilot.press("p")
         assert isinstance(pilot.app.screen, PlansScreen)
         for change in changes:
             rows = text_of(pilot).splitlines()
-            assert any(f"plans of {change.statement}," in row for row in rows)
+            assert any(f"{change.title.partition(' (')[0]}," in row for row in rows)
             assert any(row.startswith(mark) for row in rows for mark in ("\N{NOT EQUAL TO}", "+")), change
             await pilot.press("down")
         await pilot.press("space", "pageup")
@@ -59,12 +59,11 @@ def test_without_a_changed_plan_there_is_no_key(recording: Path) -> None:
 
 @pytest.mark.parametrize("glyphs", SETS.values(), ids=SETS)
 def test_nodes_that_differ_are_marked_in_any_characters(glyphs: Any) -> None:
-    lines = (
-        PlanLine("\N{NOT EQUAL TO}", "Hash Join (3\N{RIGHTWARDS ARROW}400)", "Nested Loop (3\N{RIGHTWARDS ARROW}400)"),
-        PlanLine("+", "", "\N{MIDDLE DOT} Memoize (1)"),
+    rows = (
+        row("\N{NOT EQUAL TO}", "Hash Join (3\N{RIGHTWARDS ARROW}400)", "Nested Loop (3\N{RIGHTWARDS ARROW}400)"),
+        row("+", "", "\N{MIDDLE DOT} Memoize (1)"),
     )
-    change = PlanChange("s", "s", "new", "s: Hash Join became Nested Loop", "a", "b", 1, 1, lines)
-    drawn = plans(change, "old", 60, glyphs)
+    drawn = plans(Section("plans", "Plans of s", columns("", "old", "new"), rows), 60, glyphs)
     text = ["".join(part for part, _ in spans) for spans in drawn]
     assert [width(spans) <= 60 for spans in drawn] == [True] * 3
     assert text[0].split() == ["old", glyphs.bar, "new"]

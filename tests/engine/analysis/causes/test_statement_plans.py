@@ -60,24 +60,24 @@ def test_a_changed_plan_shows_its_effect_and_its_cells() -> None:
         ((), ""),
     ):
         (change,) = statement_plans.plan_changes(compared, ratios)
-        assert change.text == f"s: {effect}{words}" and (change.cells, change.all_cells) == (2, 3)
+        assert change.findings == (f"plan changed: s: {effect}{words}",)
     assert statement_plans.plan_changes(cells([planned("h", HASHED)], [planned("h", HASHED)]), ()) == ()
 
 
 def test_a_plan_that_the_baseline_had_at_times_is_said_to_be_one() -> None:
     base = [planned("h", HASHED)] * 2 + [planned("n", NESTED)]
     (change,) = statement_plans.plan_changes(cells(base, [planned("n", NESTED)] * 3), ())
-    assert change.text == "s: Hash Join became Nested Loop on b; 16 had it in 1 of 3, too"
+    assert change.findings[0] == "plan changed: s: Hash Join became Nested Loop on b; 16 had it in 1 of 3, too"
 
 
 def test_another_kind_of_plan_is_reported_with_equal_plans() -> None:
     compared = cells([planned("h", HASHED, chosen="custom")], [planned("n", NESTED, chosen="generic")])
     (change,) = statement_plans.plan_changes(compared, ())
-    assert change.text.endswith("; its plan was custom, is generic")
+    assert change.findings[0].endswith("; its plan was custom, is generic")
     unknown = cells([planned("h", HASHED)], [planned("n", NESTED, chosen="generic")])
-    assert "its plan was" not in statement_plans.plan_changes(unknown, ())[0].text
+    assert "its plan was" not in statement_plans.plan_changes(unknown, ())[0].findings[0]
     (same,) = statement_plans.side_by_side(cells([planned("h", HASHED)], [planned("h", HASHED)]), "s")
-    assert same.text == "s: the same plan" and len(same.lines) == 3
+    assert same.findings == ("s: the same plan",) and len(same.rows) == 3
     with pytest.raises(UserError, match="unknown statement with a plan 'x'"):
         statement_plans.side_by_side(compared, "x")
 
