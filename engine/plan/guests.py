@@ -110,7 +110,7 @@ def prepare(
     roots = out / ".builds"
     booted = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
     for kernel in booted:
-        _check_tunables(request, kernel)
+        scheduler.check(scheduler.parsed(request.sched), kernel.release)
     programs = tools.find(progress, roots)
     runs, why = accelerator.choose(request.accelerator, booted[0], programs, progress)
     by_9p = _why_9p(booted, programs)
@@ -127,11 +127,6 @@ def prepare(
     )
     _check_memory(guest, settings)
     return booted, guest, _notices(request, booted, guest, why, by_9p)
-
-
-def _check_tunables(request: Request, kernel: Kernel) -> None:
-    tunables = scheduler.parsed(request.sched)
-    scheduler.check(tunables, kernel.release)
 
 
 def _why_9p(booted: Sequence[Kernel], programs: tools.Tools) -> str:

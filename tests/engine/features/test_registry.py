@@ -19,6 +19,9 @@ from engine.plan.request import Request, request_of, request_options
 from engine.report.render import to_json
 from tests.conftest import unpacked
 from tests.support.benchcall import Bench
+from tui.compare import explanation
+from tui.compare.comparison_table import RowKey
+from tui.glyphs import SETS
 from tui.launch import plan_fields
 from tui.launch.choices import Choices
 
@@ -32,7 +35,9 @@ def test_no_two_features_share_an_option_or_a_key() -> None:
     assert not {*msgspec.structs.asdict(Request())} & {feature.name for feature in features.features()}
 
 
-def test_a_feature_that_is_added_is_everywhere(bench: Bench, label: str, tmp_path: Path) -> None:
+def test_a_feature_that_is_added_is_everywhere(
+    bench: Bench, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its hooks are around the measured time of every step, not in it."""
     toy, plan = Bench(bench.out, REGISTERED), tmp_path / "plan.toml"
     assert "--greeting WORD" in toy("run", "--help-all").stdout and "A greeting" in toy("run", "--help").stdout
@@ -42,14 +47,17 @@ def test_a_feature_that_is_added_is_everywhere(bench: Bench, label: str, tmp_pat
     assert json.loads((toy.run / "manifest.json").read_text())["greeting"] == "hello"
     with closing(sqlite3.connect(toy.run / "journal.db")) as journal:
         clocks = dict(enumerate(journal.execute("SELECT started_ns, ended_ns FROM step ORDER BY id")))
-    comparison = json.loads(toy("compare", "--json").stdout)
-    for place, cell in enumerate(comparison["cells"]):
-        entered_ns, left_ns = cell["features"]["toy"]["around_ns"]
-        assert entered_ns < clocks[place][0] < clocks[place][1] < left_ns
-    assert [row["values"] for row in comparison["sections"][-1]["rows"]] == [[5]] * len(comparison["steps"])
+    assert all("Greetings" in toy("compare", form).stdout for form in ("--all", "--md", "--json"))
     page = tmp_path / "page.html"
     assert toy("report", "-o", str(page)).returncode == 0 and "Greetings" in page.read_text()
-    assert all("Greetings" in toy("compare", form).stdout for form in ("--all", "--md"))
+    monkeypatch.setenv(*next(iter(REGISTERED.items())))
+    comparison = compare([toy.run])
+    for place, cell in enumerate(comparison.cells):
+        entered_ns, left_ns = cell.features["toy"]["around_ns"]
+        assert entered_ns < clocks[place][0] < clocks[place][1] < left_ns
+    subject = comparison.subjects[0]
+    lines = explanation.why(comparison, RowKey("l.i0", "rate_per_s"), subject, SETS["ascii"], 60, 4)
+    assert f"    5 {subject.name}" in ["".join(text for text, _ in line).rstrip() for line in lines]
 
 
 def test_launch_offers_the_options_of_all_features(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,12 +63,6 @@ def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path)
     assert table.notes == ["(1) no counters: perf stat: Access denied"]
 
 
-def test_journals_of_before_have_no_counters_and_no_table(tmp_path: Path) -> None:
-    comparison = compare([make_run(tmp_path / "run", repeats=1)])
-    assert not any(ratio.metric == INSTRUCTIONS for ratio in comparison.ratios)
-    assert not any(section.rows for section in FEATURE.sections(comparison))
-
-
 def test_a_run_without_perf_says_so_and_goes_on(
     bench: Bench, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
