@@ -113,7 +113,7 @@ class Design:
         if request.sliced:
             tell = partial(noise.smallest_in_slices, interim=interim)
         unread: list[str] = []
-        tell = partial(tell, unread=lambda error: unread.append(str(error)))
+        tell = partial(tell, workload=self.load.workload.name, unread=lambda error: unread.append(str(error)))
         # Runs of pgbed's own servers say nothing about external ones.
         found = tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None
         return RunEstimate(

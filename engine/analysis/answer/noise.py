@@ -11,6 +11,7 @@ import os
 import platform
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -57,20 +58,27 @@ class Noise:
 
 
 def smallest_effects(
-    out: Path, pairs: int, steps: Collection[str], subjects: int = 2, *, unread: Callable[[UserError], None] = ignored
+    out: Path,
+    pairs: int,
+    steps: Collection[str],
+    subjects: int = 2,
+    *,
+    workload: str,
+    unread: Callable[[UserError], None] = ignored,
 ) -> Noise | None:
     """Effects from the newest A/A run of this host below `out`; None without one, or if `pairs` give no verdict.
 
-    Only for `steps` and from a run that has any of them; their verdicts will be one family with those of all
-    `subjects`, at the level of a run to which nobody has added another. The statistics are loaded only if such a run
-    exists; `unread` gets why a run could not be read.
+    Only for `steps`, and from a run of the same workload that has any of them; their verdicts will be one family with
+    those of all `subjects`, at the level of a run to which nobody has added another. The statistics are loaded only if
+    such a run exists; `unread` gets why a run could not be read.
     """
     share = _share(steps, subjects)
 
     def read(folder: Path) -> Noise | None:
         return _of_cells(folder, pairs, steps, _level(pairs, share))
 
-    return _newest(out, "cells", pairs, steps, read, unread)
+    ours = partial(_is_ours, design="cells", workload=workload, steps=steps)
+    return _newest(out, pairs, ours, read, unread)
 
 
 def smallest_in_slices(
@@ -80,6 +88,7 @@ def smallest_in_slices(
     subjects: int = 2,
     interim: Sequence[InterimAnalysis] = (),
     *,
+    workload: str,
     unread: Callable[[UserError], None] = ignored,
 ) -> Noise | None:
     """The same from the newest interleaved run; `steps` maps a step to its planned active seconds per server."""
@@ -88,7 +97,8 @@ def smallest_in_slices(
     def read(folder: Path) -> Noise | None:
         return _of_slices(folder, pairs, steps, _level(pairs, share, interim, sliced=True))
 
-    return _newest(out, "slices", pairs, steps, read, unread)
+    ours = partial(_is_ours, design="slices", workload=workload, steps=steps)
+    return _newest(out, pairs, ours, read, unread)
 
 
 def _share(steps: Collection[str], subjects: int) -> float:
@@ -104,15 +114,14 @@ def _level(pairs: int, share: float, interim: Sequence[InterimAnalysis] = (), *,
 
 def _newest(
     out: Path,
-    design: Interleave,
     pairs: int,
-    steps: Collection[str],
+    ours: Callable[[Manifest], bool],
     read: Callable[[Path], Noise | None],
     unread: Callable[[UserError], None],
 ) -> Noise | None:
     for folder in runs_in(out) if pairs >= MIN_PAIRS else ():
         try:
-            if _is_ours(read_manifest(folder), design, steps) and (found := read(folder)) is not None:
+            if ours(read_manifest(folder)) and (found := read(folder)) is not None:
                 return found
         except UserError as error:  # a run before it may do
             unread(error)
@@ -144,7 +153,7 @@ def summary(noise: Noise | None, pairs: int, design: Interleave = "cells") -> st
     return text
 
 
-def _is_ours(manifest: Manifest, design: Interleave, steps: Collection[str]) -> bool:
+def _is_ours(manifest: Manifest, design: Interleave, workload: str, steps: Collection[str]) -> bool:
     environment = manifest.environment
     host, cpu = environment.get("host"), environment.get("cpu")
     if not isinstance(host, dict) or not isinstance(cpu, dict):
@@ -153,7 +162,7 @@ def _is_ours(manifest: Manifest, design: Interleave, steps: Collection[str]) -> 
         return False
     if manifest.external is not None:  # the noise of other servers
         return False
-    if not any(step["name"] in steps for step in manifest.workload["steps"]):
+    if manifest.workload["name"] != workload or not any(step["name"] in steps for step in manifest.workload["steps"]):
         return False
     return manifest.interleave == design and (manifest.aa or design == "slices")
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,15 @@ HERE: dict[str, Any] = {
     "cpu": {**ENVIRONMENT["cpu"], "threads": os.cpu_count()},
     "host": {"name": platform.node()},
 }
+smallest_effects = partial(noise.smallest_effects, workload="insert")
+smallest_in_slices = partial(noise.smallest_in_slices, workload="insert")
 
 
 def test_the_effect_is_what_a_comparison_of_the_last_aa_run_says(tmp_path: Path) -> None:
     make_run(tmp_path / "20261118-noisy", aa=True, repeats=6, noise=0.2, environment=HERE)
     last = make_run(tmp_path / "20261119-quiet", aa=True, repeats=6, noise=0.01, environment=HERE)
     make_run(tmp_path / "20261120-without", repeats=6, noise=0.3, environment=HERE)
-    found = noise.smallest_effects(tmp_path, 6, STEPS)
+    found = smallest_effects(tmp_path, 6, STEPS)
     assert found is not None and (found.run, found.aa_pairs) == (last.name, 6)
     said = {r.step: r.visible_effect for r in compare([last]).ratios if r.control and r.metric == RATE}
     assert found.steps == pytest.approx(said, rel=1e-6)
@@ -46,30 +49,31 @@ def test_the_effect_is_what_a_comparison_of_the_last_aa_run_says(tmp_path: Path)
 
 def test_more_pairs_show_smaller_effects(tmp_path: Path) -> None:
     make_run(tmp_path / "run", aa=True, repeats=4, noise=0.01, environment=HERE)
-    effects = [noise.smallest_effects(tmp_path, pairs, STEPS) for pairs in (3, 6, 12)]
+    effects = [smallest_effects(tmp_path, pairs, STEPS) for pairs in (3, 6, 12)]
     values = [found.effect for found in effects if found is not None]
     assert len(values) == 3 and values == sorted(values, reverse=True)
 
 
 def test_only_a_run_of_the_steps_of_the_plan_counts(tmp_path: Path) -> None:
     make_run(tmp_path / "run", aa=True, repeats=4, environment=HERE)
-    some, other = (noise.smallest_effects(tmp_path, 4, steps) for steps in (["l.i1"], ["l.i9"]))
+    some, other = (smallest_effects(tmp_path, 4, steps) for steps in (["l.i1"], ["l.i9"]))
     assert some is not None and list(some.steps) == ["l.i1"] and other is None
+    assert smallest_effects(tmp_path, 4, ["l.i1"], workload="oltp") is None
 
 
 def test_another_host_says_nothing_of_this_one(tmp_path: Path) -> None:
     make_run(tmp_path / "run", aa=True, repeats=4, environment={**HERE, "host": {"name": "another"}})
     make_run(tmp_path / "unnamed", aa=True, repeats=4)
-    assert noise.smallest_effects(tmp_path, 4, STEPS) is None
+    assert smallest_effects(tmp_path, 4, STEPS) is None
 
 
 def test_fewer_than_three_pairs_bear_nothing_on_either_side(tmp_path: Path) -> None:
     make_run(tmp_path / "run", aa=True, repeats=4, environment=HERE)
-    assert noise.smallest_effects(tmp_path, 2, STEPS) is None
+    assert smallest_effects(tmp_path, 2, STEPS) is None
     assert noise.summary(None, 2) == "2 repeats give no verdict: at least 3 pairs are needed"
     few = tmp_path / "few"
     make_run(few / "run", aa=True, repeats=2, environment=HERE)
-    assert noise.smallest_effects(few, 4, STEPS) is None
+    assert smallest_effects(few, 4, STEPS) is None
 
 
 def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -
     (odd / "manifest.json").write_text('{"schema": "1.0", "aa": true, "environment": []}')
     (odd / "journal.db").touch()
     unread: list[UserError] = []
-    found = noise.smallest_effects(tmp_path, 4, STEPS, unread=unread.append)
+    found = smallest_effects(tmp_path, 4, STEPS, unread=unread.append)
     assert found is not None and found.run == good.name
     assert [part in str(error) for part, error in zip((odd.name, broken.name), unread, strict=True)] == [True, True]
 
@@ -99,7 +103,7 @@ def test_a_damaged_run_in_slices_gives_way_too(tmp_path: Path) -> None:
     with closing(sqlite3.connect(sudden / "journal.db")) as journal, journal:
         journal.execute("UPDATE slice SET opened_ns = 0")
     unread: list[UserError] = []
-    found = noise.smallest_in_slices(tmp_path, 5, {"qr100": 12.0}, unread=unread.append)
+    found = smallest_in_slices(tmp_path, 5, {"qr100": 12.0}, unread=unread.append)
     assert found is not None and found.run == good.name
     assert [sudden.name in str(error) for error in unread] == [True]
 
@@ -109,12 +113,12 @@ def test_a_pair_with_a_changed_machine_is_not_part_of_the_noise(tmp_path: Path) 
         return {**HERE, "cpu": {**HERE["cpu"], "mhz": 2000.0 if cell.ordinal == 0 else 3400.0}}
 
     make_run(tmp_path / "run", aa=True, repeats=5, environment=HERE, environments=environments)
-    found = noise.smallest_effects(tmp_path, 4, STEPS)
+    found = smallest_effects(tmp_path, 4, STEPS)
     assert found is not None and found.aa_pairs == 4
 
 
 def test_a_folder_that_is_not_there_says_nothing(tmp_path: Path) -> None:
-    assert noise.smallest_effects(tmp_path / "none", 4, STEPS) is None
+    assert smallest_effects(tmp_path / "none", 4, STEPS) is None
 
 
 @pytest.mark.slow
@@ -122,7 +126,8 @@ def test_the_statistics_are_loaded_only_where_there_is_an_aa_run(tmp_path: Path)
     make_run(tmp_path / "run", repeats=4, environment=HERE)
     program = (
         "import sys; from pathlib import Path; from engine.analysis.answer.noise import smallest_effects; "
-        f"print(smallest_effects(Path({str(tmp_path)!r}), 4, ['l.i1']) is None, 'scipy' in sys.modules)"
+        f"effects = smallest_effects(Path({str(tmp_path)!r}), 4, ['l.i1'], workload='insert'); "
+        "print(effects is None, 'scipy' in sys.modules)"
     )
 
     def asked() -> str:
@@ -143,12 +148,12 @@ def test_slices_use_the_scatter_between_and_within_pairs(tmp_path: Path) -> None
     effects = {("17.0", "qr100"): 0.9}
     make_run(tmp_path / "1-slices", repeats=4, environment=HERE, noise=0.004, blocks=60, effects=effects)
     make_run(tmp_path / "2-cells", aa=True, repeats=4, environment=HERE, noise=0.5)
-    found = noise.smallest_in_slices(tmp_path, 5, QUERY_S)
+    found = smallest_in_slices(tmp_path, 5, QUERY_S)
     assert found is not None and (found.run, found.aa_pairs, found.sliced) == ("1-slices", 4, True)
     assert list(found.steps) == list(STEPS)
     assert 0.01 < found.steps["qr100"] < 0.06, "it is judged with the scatter that slices and other steps lend"
     assert found.best_step_s is not None and 0 < found.best_step_s < 600
-    cells = noise.smallest_effects(tmp_path, 5, STEPS)
+    cells = smallest_effects(tmp_path, 5, STEPS)
     assert cells is not None and cells.run == "2-cells"
     text = noise.summary(found, 5, "slices")
     assert "by the last run in slices of this host: 1-slices" in text and "steps in slices would best be" in text
@@ -158,11 +163,11 @@ def test_longer_steps_and_more_pairs_show_smaller_effects(tmp_path: Path) -> Non
     make_run(tmp_path / "run", repeats=4, environment=HERE, noise=0.0, blocks=40, slice_noise=0.3)
     effects = []
     for pairs, seconds in ((5, 15.0), (5, 60.0), (10, 60.0)):
-        found = noise.smallest_in_slices(tmp_path, pairs, {"qr100": seconds})
+        found = smallest_in_slices(tmp_path, pairs, {"qr100": seconds})
         assert found is not None
         effects.append(found.steps["qr100"])
     assert effects[0] > 1.4 * effects[1] and effects[1] > 1.2 * effects[2]
-    in_time = noise.smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, interim=INTERIM_ANALYSES)
+    in_time = smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, interim=INTERIM_ANALYSES)
     assert in_time is not None and 1 < in_time.steps["qr100"] / effects[2] < 1.05, "its last analysis has nearly all"
 
 
@@ -175,7 +180,7 @@ def test_a_step_without_figures_hides_no_others(tmp_path: Path) -> None:
         return replace(totals, seconds=totals.seconds * wild)
 
     make_run(tmp_path / "run", repeats=4, environment=HERE, blocks=60, change=paused)
-    found = noise.smallest_in_slices(tmp_path, 8, {**dict.fromkeys(STEPS, 1.0), **QUERY_S})
+    found = smallest_in_slices(tmp_path, 8, {**dict.fromkeys(STEPS, 1.0), **QUERY_S})
     assert found is not None and "l.x" not in found.steps and {"l.i0", "l.i1", "qr100"} <= found.steps.keys()
     said = noise.summary(found, 8, "slices")
     assert found.steps["l.i0"] > 1 and "%" in said and ", only halvings or worse in l.i0, by the last" in said
@@ -185,11 +190,11 @@ def test_a_step_without_figures_hides_no_others(tmp_path: Path) -> None:
 
 
 def test_no_pairs_in_slices_say_that_nothing_is_known_yet(tmp_path: Path) -> None:
-    assert noise.smallest_in_slices(tmp_path, 5, QUERY_S) is None
+    assert smallest_in_slices(tmp_path, 5, QUERY_S) is None
     make_run(tmp_path / "few", repeats=2, environment=HERE, blocks=40)
     make_run(tmp_path / "other", repeats=4, environment={**HERE, "host": {"name": "another"}}, blocks=40)
     make_run(tmp_path / "short", repeats=4, environment=HERE, blocks=10)
-    assert noise.smallest_in_slices(tmp_path, 5, QUERY_S) is None
+    assert smallest_in_slices(tmp_path, 5, QUERY_S) is None
     assert "a first run of 3 pairs of these steps in slices" in noise.summary(None, 5, "slices")
 
 

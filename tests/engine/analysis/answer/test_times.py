@@ -155,7 +155,7 @@ def test_the_smallest_visible_effect_is_given_for_times_too(tmp_path: Path) -> N
         return replace(found, roles=strayed)
 
     make_run(tmp_path / "r", change=stray, aa=True, environment=ENVIRONMENT | here)
-    found = smallest_effects(tmp_path, 4, ["l.i0"])
+    found = smallest_effects(tmp_path, 4, ["l.i0"], workload="insert")
     assert found is not None and 0 < found.steps["l.i0"] < 0.2
 
 
