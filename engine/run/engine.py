@@ -110,7 +110,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                         [places[cell.id] for cell in cells],
                         uid,
                         conninfo,
-                        scheduler.values(tunables) | block_device.values(device, run),
+                        scheduler.values(tunables),
                     ),
                     scheduler.tuned(tunables),
                     block_device.tuned(device, run),

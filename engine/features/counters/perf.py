@@ -162,7 +162,7 @@ def _paranoia() -> str:
 
 
 class Counting:
-    """perf attached to some processes, not counting yet. A context manager that ends perf.
+    """perf attached to some processes, not counting yet; `close` ends it.
 
     Raises UserError if perf does not start, or refuses. perf ends with the thread that started it, and on its own once
     all counted processes have ended.
@@ -198,12 +198,6 @@ class Counting:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Counting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def start(self) -> None:
         self._tell("enable")
