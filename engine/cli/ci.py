@@ -206,14 +206,14 @@ def _fitting(
     best = estimate(planfile.request(plan(FEWEST_ROWS, steps)), folder)["interleave"]  # with more rows it may be cells
     limits: dict[str, None] = {}
     for rows, kept in _sizes(steps):
-        found = estimate(planfile.request(plan(rows, kept)), folder)
+        estimated = estimate(planfile.request(plan(rows, kept)), folder)
         pairs = MIN_PAIRS if (rows, len(kept)) == (FEWEST_ROWS, 1) else WANTED_PAIRS * slowed
         over = [
             limit
             for limit, within in (
-                ("memory", found["interleave"] == best),
-                (f"{size(found['free_bytes'])} of disk", found["needed_bytes"] <= found["free_bytes"]),
-                (span(minutes * 60), found["cell_s"] * len(sides) * pairs <= minutes * 60),
+                ("memory", estimated["interleave"] == best),
+                (f"{size(estimated['free_bytes'])} of disk", estimated["needed_bytes"] <= estimated["free_bytes"]),
+                (span(minutes * 60), estimated["cell_s"] * len(sides) * pairs <= minutes * 60),
             )
             if not within
         ]

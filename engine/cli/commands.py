@@ -22,8 +22,8 @@ class BenchCommand(NamedTuple):
     def load(self) -> click.Command:
         command = loaded(self.place)
         command.short_help = self.line
-        for own in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
-            own.epilog = f"Manual: docs/{self.page}.md"
+        for named in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+            named.epilog = f"Manual: docs/{self.page}.md"
         return command
 
 

@@ -16,18 +16,18 @@ from workloads.api.options import Option, options_of
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def values_of(own: Option) -> Completer | None:
+def values_of(option: Option) -> Completer | None:
     """Completion for the values of an option; None if only the user knows them."""
-    names = NAMES.get(own.name)
-    if own.choices:
-        return _completer(lambda _: own.choices, several=own.many)
-    return _completer(names, several=own.many) if names else None
+    names = NAMES.get(option.name)
+    if option.choices:
+        return _completer(lambda _: option.choices, several=option.many)
+    return _completer(names, several=option.many) if names else None
 
 
 def rare_options(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     name = ctx.params.get("workload") or "insert"
-    options = (own for known in workloads() if known.name == name for own in options_of(known.options))
-    return [CompletionItem(f"{own.name}=") for own in options if own.name.startswith(incomplete)]
+    options = (option for known in workloads() if known.name == name for option in options_of(known.options))
+    return [CompletionItem(f"{option.name}=") for option in options if option.name.startswith(incomplete)]
 
 
 def steps(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

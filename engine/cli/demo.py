@@ -32,12 +32,12 @@ def demo(glyphs: str, to: Path | None) -> None:
     packed = [files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS)]
     if to is not None:
         to.mkdir(parents=True, exist_ok=True)
-        for each in packed:
-            run = unpack(each, "the demo", to)
+        for recording in packed:
+            run = unpack(recording, "the demo", to)
             echo(f"{run}; bench compare {reference(run)}")
         return
     if not interface.wanted(console(False)):
         raise UserError("the demo needs a terminal; `bench demo --to FOLDER` unpacks its recordings for other commands")
     with tempfile.TemporaryDirectory(prefix="pgbed-demo-", ignore_cleanup_errors=True) as out:
-        run, *_ = [unpack(each, "the demo", Path(out)) for each in packed]
+        run, *_ = [unpack(recording, "the demo", Path(out)) for recording in packed]
         sys.exit(interface.show_to_the_end(Path(out), run, screen="live", glyphs=glyphs, guide="demo"))

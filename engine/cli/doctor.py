@@ -66,7 +66,9 @@ def _loose_helper() -> tuple[DoctorCheck, ...]:
     script = Path(command[-1])
     modules = Path(helper.__file__).parent if len(command) == 1 else script.parent
     parts = [script, *sorted(modules.iterdir()), Path(sys.executable)]
-    loose = next((found for part in parts if (found := bpftrace.changeable(part, sticky=True)) is not None), None)
+    loose = next(
+        (changeable for part in parts if (changeable := bpftrace.changeable(part, sticky=True)) is not None), None
+    )
     if loose is None:
         return (DoctorCheck("probe helper", "ok", f"{script}, started by sudo"),)
     reason = "sudo runs the probe helper as root, so anybody who may write there can act as root"

@@ -89,5 +89,5 @@ def flame(
     except OSError as error:
         raise UserError(f"{to}: cannot be written: {error.strerror}; name another file with --to") from error
     many = base.samples + (new.samples if new else 0)
-    told = f"{many / 1e6:.3f} s off the CPU" if offcpu else f"{many} samples"
-    echo(f"{to}: {told}; open it in a browser")
+    amount = f"{many / 1e6:.3f} s off the CPU" if offcpu else f"{many} samples"
+    echo(f"{to}: {amount}; open it in a browser")

@@ -69,23 +69,28 @@ class GroupedCommand(click.Command):
 
     def _sections(self, ctx: click.Context, row: Any) -> list[Section]:
         parameters = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, Grouped)]
-        rows = {group: [row(own) for own in parameters if own.group == group] for group in self.groups}
-        return [(group, shown) for group, all_rows in rows.items() if (shown := [own for own in all_rows if own])]
+        rows = {group: [row(option) for option in parameters if option.group == group] for group in self.groups}
+        return [
+            (group, shown) for group, all_rows in rows.items() if (shown := [option for option in all_rows if option])
+        ]
 
 
 def rare_rows(options: Iterable[Option]) -> list[Row]:
-    return [(f"-O {own.name}={own.metavar or '|'.join(own.choices) or 'true'}", help_text(own)) for own in options]
+    return [
+        (f"-O {option.name}={option.metavar or '|'.join(option.choices) or 'true'}", help_text(option))
+        for option in options
+    ]
 
 
-def help_text(own: Option) -> str:
-    default = own.unset or _default(own)
-    return f"{own.text}  [default: {default}]" if default else own.text
+def help_text(option: Option) -> str:
+    default = option.unset or _default(option)
+    return f"{option.text}  [default: {default}]" if default else option.text
 
 
-def _default(own: Option) -> str:
-    if own.kind == "bool" or own.default in (None, (), ""):
+def _default(option: Option) -> str:
+    if option.kind == "bool" or option.default in (None, (), ""):
         return ""
-    return ",".join(map(str, own.default)) if own.many else f"{own.default}"
+    return ",".join(map(str, option.default)) if option.many else f"{option.default}"
 
 
 def show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

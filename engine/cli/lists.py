@@ -103,10 +103,14 @@ def choices(out: Path) -> dict[str, Sequence[Row]]:
         "kernels": kernels().rows,
         "runs": runs(out).rows,
         "loads": [
-            {"workload": each.name, "description": each.description, "steps": dict(each.sizes().steps)}
-            for each in known
+            {"workload": workload.name, "description": workload.description, "steps": dict(workload.sizes().steps)}
+            for workload in known
         ],
-        "options": [{"workload": each.name, **asdict(option)} for each in known for option in options_of(each.options)],
+        "options": [
+            {"workload": workload.name, **asdict(option)}
+            for workload in known
+            for option in options_of(workload.options)
+        ],
         "presets": preset_rows(),
     }
 

@@ -64,9 +64,9 @@ class RunCommand(GroupedCommand):
         self.params = [
             *map(_parameter, request_options()), plan, *map(_parameter, workload_options()), named, *self.params,
         ]  # fmt: skip
-        for own in self.params:
-            if isinstance(own, Grouped) and own.name in refused:
-                own.hidden, own.brief = True, ""
+        for parameter in self.params:
+            if isinstance(parameter, Grouped) and parameter.name in refused:
+                parameter.hidden, parameter.brief = True, ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the options. Raises UsageError for a word that belongs to none."""
@@ -81,18 +81,20 @@ class RunCommand(GroupedCommand):
         return ctx.args
 
     def sections(self, ctx: click.Context) -> list[Section]:
-        flags = {own.flag for own in workload_options()}
-        records = {own.opts[0]: own.get_help_record(ctx) for own in self.params if own.opts[0] in flags}
+        flags = {option.flag for option in workload_options()}
+        records = {
+            parameter.opts[0]: parameter.get_help_record(ctx) for parameter in self.params if parameter.opts[0] in flags
+        }
         sections: list[Section] = [
             (title, [row for row in rows if row not in records.values()]) for title, rows in super().sections(ctx)
         ]
         classes = _classes()
         for cls, names in classes.items():
-            inherited = {own.name for base in cls.__bases__ if base in classes for own in options_of(base)}
-            options = [own for own in options_of(cls) if own.name not in inherited]
-            rows = [(record[0], help_text(own)) for own in options if (record := records.get(own.flag))]
+            inherited = {option.name for base in cls.__bases__ if base in classes for option in options_of(base)}
+            options = [option for option in options_of(cls) if option.name not in inherited]
+            rows = [(record[0], help_text(option)) for option in options if (record := records.get(option.flag))]
             title = f"Options of --workload {', '.join(names)}"
-            sections.append((title, [*rows, *rare_rows(own for own in options if own.rare)]))
+            sections.append((title, [*rows, *rare_rows(option for option in options if option.rare)]))
         return sections
 
 
@@ -100,10 +102,10 @@ class RunCommand(GroupedCommand):
 def workload_options() -> tuple[Option, ...]:
     """All workloads' options with flags, each flag once; values that differ by workload stay text until it is known."""
     by_flag: dict[str, Option] = {}
-    for own in (own for known in workloads() for own in options_of(known.options) if not own.rare):
-        first = by_flag.setdefault(own.flag, own)
-        if first.many != own.many:
-            by_flag[own.flag] = replace(first, kind="str", many=False, least=None, most=None)
+    for entry in (entry for known in workloads() for entry in options_of(known.options) if not entry.rare):
+        first = by_flag.setdefault(entry.flag, entry)
+        if first.many != entry.many:
+            by_flag[entry.flag] = replace(first, kind="str", many=False, least=None, most=None)
     return tuple(by_flag.values())
 
 
@@ -120,7 +122,7 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
     """Move a command's values into a request, over a plan file's entries, which `read` reads. Raises UserError."""
     plan: Path | None = values.pop("plan", None)
     named: Sequence[str] = values.pop("named", ())
-    names = {own.name for own in (*request_options(), *workload_options())}
+    names = {option.name for option in (*request_options(), *workload_options())}
     typed = {name: value for name in names if (value := values.pop(name, None)) not in (None, ())}
     request = read(plan) if plan else Request()
     argument: dict[str, Any] = {}
@@ -133,20 +135,20 @@ def take(values: dict[str, Any], read: Callable[[Path], Request] = planfile.read
         if name != request.workload:  # the file's options are another workload's
             request = msgspec.structs.replace(request, options={})
         cls = workload(name).options
-        own = {**_parsed(cls, typed), **_named(cls, named)}
+        parsed = {**_parsed(cls, typed), **_named(cls, named)}
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
-    return planfile.request({**request.entries(), **typed, "workload": name, **argument, **own})
+    return planfile.request({**request.entries(), **typed, "workload": name, **argument, **parsed})
 
 
 def _parsed(cls: type[msgspec.Struct], typed: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
-    for own in options_of(cls):
-        if own.kind != "str" and isinstance(text := typed.get(own.name), str):
+    for entry in options_of(cls):
+        if entry.kind != "str" and isinstance(text := typed.get(entry.name), str):
             try:
-                values[own.name] = own.parsed(text)
+                values[entry.name] = entry.parsed(text)
             except ValueError:
-                raise ValueError(f"{own.flag} must be {own.words}, not '{text}'") from None
+                raise ValueError(f"{entry.flag} must be {entry.words}, not '{text}'") from None
     return values
 
 
@@ -160,20 +162,20 @@ def _named(cls: type[msgspec.Struct], texts: Sequence[str]) -> dict[str, Any]:
     return given(checked(cls, values, texts=True), values)
 
 
-def _parameter(own: Option) -> Grouped:
-    metavar = own.metavar or (f"[{'|'.join(own.choices)}]" if own.choices else None)
+def _parameter(option: Option) -> Grouped:
+    metavar = option.metavar or (f"[{'|'.join(option.choices)}]" if option.choices else None)
     shape: dict[str, Any] = {"metavar": metavar}
-    if own.kind == "bool":
+    if option.kind == "bool":
         shape = {"is_flag": True, "flag_value": True}
-    elif own.repeated:
+    elif option.repeated:
         shape |= {"multiple": True}
-    elif own.many:
-        shape |= {"callback": _names if own.kind == "str" else partial(_numbers, own)}
-    elif own.kind in ("int", "float"):
-        shape |= {"type": FigureType(own)}
+    elif option.many:
+        shape |= {"callback": _names if option.kind == "str" else partial(_numbers, option)}
+    elif option.kind in ("int", "float"):
+        shape |= {"type": FigureType(option)}
     return Grouped(
-        [own.flag, *SHORT.get(own.flag, ()), own.name], help=help_text(own), default=None, group=own.group,
-        brief=own.brief, shell_complete=completion.values_of(own), **shape
+        [option.flag, *SHORT.get(option.flag, ()), option.name], help=help_text(option), default=None,
+        group=option.group, brief=option.brief, shell_complete=completion.values_of(option), **shape
     )  # fmt: skip
 
 
@@ -181,9 +183,9 @@ def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str
     return None if value is None else comma_list(value)
 
 
-def _numbers(own: Option, _: click.Context, param: click.Parameter, value: str | None) -> Any:
+def _numbers(option: Option, _: click.Context, param: click.Parameter, value: str | None) -> Any:
     try:
-        return None if value is None else own.parsed(value)
+        return None if value is None else option.parsed(value)
     except ValueError:
         raise click.BadParameter("give whole numbers with commas between", param=param) from None
 

@@ -169,8 +169,8 @@ def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "aut
             raise _taken(run)
         time.sleep(0.05)  # the remains of a killed engine are being cleaned up
     connections = resumption.check(run, manifest, lambda text: echo(text, err=True))
-    for folder, made in external_cell.left_in(run).items() if connections else ():
-        if made.build in connections and (dropped := external_cell.clear(folder, connections[made.build])):
+    for folder, databases in external_cell.left_in(run).items() if connections else ():
+        if databases.build in connections and (dropped := external_cell.clear(folder, connections[databases.build])):
             console.say(f"dropped leftovers of cell {folder.name}: {dropped}")
     if resumption.complete(run, manifest):
         console.say(f"nothing to do: every cell has finished; to see the results: bench compare {reference(run)}")

@@ -67,8 +67,8 @@ def trend(
     from engine.analysis.series import trend as trends
     from engine.report.trend import lines
 
-    if metric not in (each.name for each in METRICS):
-        raise unknown("metric", metric, [each.name for each in METRICS])
+    if metric not in (known.name for known in METRICS):
+        raise unknown("metric", metric, [known.name for known in METRICS])
     if to is not None:
         disk.check_writable(to)  # before the work
     order = cast(Literal["date", "version"], by)
@@ -84,7 +84,7 @@ def trend(
         entries += trends.entries(folder, heard).items()
     series = trends.series(entries, metric, step, order, margin, against_base=against_base)
     if not series:
-        steps = sorted({each.step for _, entry in entries for each in entry.found})
+        steps = sorted({figure.step for _, entry in entries for figure in entry.found})
         if step is not None and steps and step not in steps:
             raise unknown("step", step, steps)
         where = ", ".join(map(str, folders or (default_out(),)))

@@ -31,10 +31,10 @@ def three(value: float) -> str:
 
 def span(seconds: float) -> str:
     """`2h05m`, `3m20s` or `12s`."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 60}m{whole % 60:02d}s" if whole >= 60 else f"{whole}s"
+    seconds_left = max(0, round(seconds))
+    if seconds_left >= 3600:
+        return f"{seconds_left // 3600}h{seconds_left % 3600 // 60:02d}m"
+    return f"{seconds_left // 60}m{seconds_left % 60:02d}s" if seconds_left >= 60 else f"{seconds_left}s"
 
 
 def duration(seconds: float | None) -> str:
@@ -49,8 +49,8 @@ def duration(seconds: float | None) -> str:
 
 def clock(seconds: float) -> str:
     """`00:14:07`."""
-    whole = max(0, int(seconds))
-    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    seconds_left = max(0, int(seconds))
+    return f"{seconds_left // 3600:02d}:{seconds_left % 3600 // 60:02d}:{seconds_left % 60:02d}"
 
 
 def size(size_bytes: float) -> str:

@@ -27,6 +27,6 @@ def recorded(workload: Mapping[str, Any]) -> Lacking:
 def reasons(why: Mapping[str, str]) -> list[str]:
     """A sentence for each distinct reason, preceded by the builds that share it."""
     return [
-        f"{', '.join(label for label, own in why.items() if own == reason)}: {reason}"
+        f"{', '.join(label for label, reason_of in why.items() if reason_of == reason)}: {reason}"
         for reason in dict.fromkeys(why.values())
     ]

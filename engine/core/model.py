@@ -220,8 +220,8 @@ class Manifest:
     @property
     def subjects(self) -> tuple[Subject, ...]:
         """The subjects, in the order of the plan; the baseline is the first."""
-        found = dict.fromkeys(cell.subject for cell in self.cells)
-        return tuple(sorted(found, key=lambda subject: subject.build != self.base or bool(subject.control)))
+        by_subject = dict.fromkeys(cell.subject for cell in self.cells)
+        return tuple(sorted(by_subject, key=lambda subject: subject.build != self.base or bool(subject.control)))
 
     @property
     def baseline(self) -> Subject | None:

@@ -65,7 +65,7 @@ def per_op(counts: Counts, ops: float) -> dict[str, float]:
     """A role's figures by key: each event per operation, and instructions per cycle."""
     if ops <= 0:
         return {}
-    figures = {BY_NAME[name].key: each.count / BY_NAME[name].unit / ops for name, each in counts.items()
+    figures = {BY_NAME[name].key: count.count / BY_NAME[name].unit / ops for name, count in counts.items()
              if name in BY_NAME}  # fmt: skip
     if counts.get("instructions") and "cycles" in counts and counts["cycles"].count > 0:
         figures[IPC] = counts["instructions"].count / counts["cycles"].count

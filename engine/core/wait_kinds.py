@@ -68,7 +68,7 @@ def by_kind(events: Mapping[str, float]) -> dict[str, float]:
 def shares(counts: Mapping[str, int]) -> dict[str, float]:
     """Share of each wait event, largest first; empty without counts."""
     total = sum(counts.values())
-    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return {event: count / total for event, count in ordered} if total > 0 else {}
 
 

@@ -110,8 +110,8 @@ def tuned(settings: Settings, path: Path) -> Iterator[None]:
                     place.write_text(value)
                 except OSError as error:
                     raise UserError(f"{name}={value}: {place} refused: {error.strerror}") from None
-                if (found := _read(place)) != value:  # of huge pages the kernel gives those that it finds
-                    raise UserError(f"{name}={value}: {place} is {found}, which is all that the kernel could give")
+                if (previous := _read(place)) != value:  # of huge pages the kernel gives those that it finds
+                    raise UserError(f"{name}={value}: {place} is {previous}, which is all that the kernel could give")
             yield
         finally:
             restore(before)
@@ -135,9 +135,9 @@ def restore_left(folder: Path = LEFT) -> list[str]:
         with suppress(OSError, ValueError), file.open("r+") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
             before = json.load(opened)
-            found = {str(path): str(value) for path, value in before.items()} if isinstance(before, dict) else {}
-            restore(found)
-            lines += [f"restored {path} to {value}, as a run before had left it" for path, value in found.items()]
+            values = {str(path): str(value) for path, value in before.items()} if isinstance(before, dict) else {}
+            restore(values)
+            lines += [f"restored {path} to {value}, as a run before had left it" for path, value in values.items()]
             file.unlink()
     return lines
 
@@ -173,10 +173,10 @@ def _is_ours(folder: Path) -> bool:
 
 def without(environment: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """An environment's record without a config's settings: these are part of the config, not drift."""
-    found = dict(environment)
-    for section, name in (KNOBS[each].record for each, _ in settings):
-        found[section] = {**(found.get(section) or {}), name: None}
-    return found
+    remaining = dict(environment)
+    for section, name in (KNOBS[setting].record for setting, _ in settings):
+        remaining[section] = {**(remaining.get(section) or {}), name: None}
+    return remaining
 
 
 def _read(file: Path) -> str:
@@ -190,7 +190,7 @@ def _places(settings: Settings, path: Path) -> dict[str, Path]:
 
 
 def _of_device(name: str, path: Path) -> Path:
-    device = device_of(next(each for each in (path, *path.parents) if each.exists()))
+    device = device_of(next(parent for parent in (path, *path.parents) if parent.exists()))
     if device is None:
         raise UserError(f"{name}: {path} is not on a block device that can be tuned")
     return Path("/sys/block", device, "queue", name)

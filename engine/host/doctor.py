@@ -66,8 +66,8 @@ def judge(record: EnvironmentRecord) -> tuple[DoctorCheck, ...]:
     return tuple(check for rule in RULES if (check := rule(record)) is not None)
 
 
-def judged(name: str, found: str, fine: bool, reason: str, remedy: str) -> DoctorCheck:
-    return DoctorCheck(name, "ok", found) if fine else DoctorCheck(name, "warn", found, reason, remedy)
+def judged(name: str, state: str, fine: bool, reason: str, remedy: str) -> DoctorCheck:
+    return DoctorCheck(name, "ok", state) if fine else DoctorCheck(name, "warn", state, reason, remedy)
 
 
 # -- requirements

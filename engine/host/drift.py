@@ -103,7 +103,7 @@ def drift(
     ours, theirs = before.get(CLIENT), after.get(CLIENT)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         # At most one level: a clients' host has no clients' host of its own.
-        first, last = ({key: part for key, part in each.items() if key != CLIENT} for each in (ours, theirs))
+        first, last = ({key: part for key, part in record.items() if key != CLIENT} for record in (ours, theirs))
         sentences += [
             f"on the clients' host {text}" for text in drift(first, last, under_load=under_load, gauges=gauges)
         ]

@@ -264,8 +264,10 @@ class TaskReader(HeldFiles):
                     status = self._text(f"task/{thread.name}/status")
                     schedstat = self._text(f"task/{thread.name}/schedstat")
                     self._threads[thread.name] = (*parse_schedstat(schedstat), *_switches(status))
-        own = (first.cpu_ns, first.runq_ns, first.timeslices, first.voluntary, first.involuntary)
-        cpu_ns, runq_ns, timeslices, voluntary, involuntary = map(sum, zip(own, *self._threads.values(), strict=True))
+        counters = (first.cpu_ns, first.runq_ns, first.timeslices, first.voluntary, first.involuntary)
+        cpu_ns, runq_ns, timeslices, voluntary, involuntary = map(
+            sum, zip(counters, *self._threads.values(), strict=True)
+        )
         return first._replace(
             cpu_ns=cpu_ns, runq_ns=runq_ns, timeslices=timeslices, voluntary=voluntary, involuntary=involuntary
         )

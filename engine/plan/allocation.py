@@ -98,9 +98,9 @@ def divide(steps: Mapping[str, OpenStep], fixed: int, budget: Budget, tau: float
         unlike = math.log(_student(MOST_PRIOR_DEGREES + pairs + count - 1) / math.sqrt(pairs + count))
         score = sum(map(math.log, widths)) + (fixed + len(steps) - len(widths)) * unlike
         # Enough pairs before narrow ones; among equals the fewest.
-        found = (pairs + count < LEAST_PAIRS, score if pairs + count >= LEAST_PAIRS else -count, count, seconds)
-        if best is None or found[:2] < best[:2]:
-            best = found
+        candidate = (pairs + count < LEAST_PAIRS, score if pairs + count >= LEAST_PAIRS else -count, count, seconds)
+        if best is None or candidate[:2] < best[:2]:
+            best = candidate
     count, seconds = best[2:] if best is not None else (most if unlimited else 0, planned)
     pair_s = budget.besides_s + budget.per_second * sum(seconds.values())
     return Rest(count, pair_s, seconds, {name: _narrowing(steps[name], tau, count, seconds[name]) for name in steps})
@@ -124,8 +124,8 @@ def _lengths(steps: Mapping[str, OpenStep], room_s: float) -> dict[str, int]:
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if sum(at(middle).values()) <= room_s else (low, middle)
-    whole = at(high) if sum(at(high).values()) <= room_s else at(low)
-    return {name: int(seconds + ROUNDING) for name, seconds in whole.items()}
+    lengths = at(high) if sum(at(high).values()) <= room_s else at(low)
+    return {name: int(seconds + ROUNDING) for name, seconds in lengths.items()}
 
 
 def _width(step: OpenStep, tau: float, count: int, seconds: float) -> float:

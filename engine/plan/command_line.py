@@ -16,8 +16,8 @@ def arguments(request: Request) -> tuple[str, ...]:
         if value != option.default or option.name == "builds":
             words += option.arguments(value)
         if option.name == "workload" and request.options:
-            options = {own.name: own for own in options_of(workload(value).options)}
-            words += [word for name, own in request.options.items() for word in options[name].arguments(own)]
+            options = {option.name: option for option in options_of(workload(value).options)}
+            words += [word for name, option in request.options.items() for word in options[name].arguments(option)]
     return tuple(words)
 
 

@@ -71,7 +71,8 @@ class RunEstimate:
             "needed_bytes": self.needed_bytes,
             "query_step_s": self.query_step_s,
             "smallest_effect": _effect(round(self.noise.effect, 4)) if self.noise else None,
-            "noise": asdict(self.noise) | {"steps": {step: _effect(each) for step, each in self.noise.steps.items()}}
+            "noise": asdict(self.noise)
+            | {"steps": {step: _effect(effect) for step, effect in self.noise.steps.items()}}
             if self.noise
             else None,
         }
@@ -99,7 +100,7 @@ class Design:
     def cell_bytes(self, request: Request, settings: Iterable[Mapping[str, str]]) -> int:
         """Space of the largest cell; `settings` are those of each config."""
         record = self.load.plan.record
-        return max(self.load.workload.expected_bytes(record, max_wal_bytes(each)) for each in settings)
+        return max(self.load.workload.expected_bytes(record, max_wal_bytes(settings_of)) for settings_of in settings)
 
     def estimate(
         self, request: Request, settings: Iterable[Mapping[str, str]], out: Path, interim: Sequence[InterimAnalysis]
@@ -115,12 +116,12 @@ class Design:
         unread: list[str] = []
         tell = partial(tell, workload=self.load.workload.name, unread=lambda error: unread.append(str(error)))
         # Runs of pgbed's own servers say nothing about external ones.
-        found = tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None
+        noise_here = tell(out, repeats, long_s, judged) if request.subjects > 1 and not request.external else None
         return RunEstimate(
             cells=request.subjects * repeats,
             cell_s=self.cell_s(request),
             needed_bytes=cell_bytes * request.clusters_at_once(repeats),
-            noise=found,
+            noise=noise_here,
             unread=tuple(unread),
             query_step_s=max(
                 (request.subjects * step.expected_s for step in self.steps if request.sliced and step.sliced == "time"),
@@ -213,7 +214,7 @@ def interim_analyses(asked: Request, decided: Request) -> tuple[InterimAnalysis,
 
 
 def _chosen(request: Request, machine: Machine) -> tuple[Request, Design, str]:
-    sliced, cells = (msgspec.structs.replace(request, interleave=each) for each in ("slices", "cells"))
+    sliced, cells = (msgspec.structs.replace(request, interleave=mode) for mode in ("slices", "cells"))
     try:
         design = _look_up(sliced, machine)
     except CannotBeSliced as cannot:
@@ -250,7 +251,8 @@ def _look_up(request: Request, machine: Machine) -> Design:
     if sliced:
         interleaving.check_configs(with_connections)
         with_connections = {
-            spec: interleaving.stretched(spec, each, request.subjects) for spec, each in with_connections.items()
+            spec: interleaving.stretched(spec, connections, request.subjects)
+            for spec, connections in with_connections.items()
         }
     rough = rough_settings(request, with_connections, machine)
     if not request.external:

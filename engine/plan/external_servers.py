@@ -70,22 +70,22 @@ def check_plan(plan: Plan) -> None:
 
 def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) -> Servers:
     """Connect to all of them. Raises UserError if one does not suit the plan."""
-    found = [external_server.look(label.name, label.place) for label in labels]
-    external_server.refuse_doubles(found)
+    servers = [external_server.look(label.name, label.place) for label in labels]
+    external_server.refuse_doubles(servers)
     use = ExternalServers(
         accept_foreign_load=request.accept_foreign_load,
         scratch_database=request.scratch_database or "",
-        checkpoint=all(server.may_checkpoint for server in found),
-        connections={server.name: external_server.without_password(server.conninfo) for server in found},
+        checkpoint=all(server.may_checkpoint for server in servers),
+        connections={server.name: external_server.without_password(server.conninfo) for server in servers},
     )
-    for server in found:
+    for server in servers:
         server.check(use, max((step.connections for step in steps), default=0))
     return Servers(
-        builds=tuple(server.build for server in found),
-        configs={config_key(external_server.CONFIG, server.name): server.config for server in found},
-        connections={server.name: server.conninfo for server in found},
+        builds=tuple(server.build for server in servers),
+        configs={config_key(external_server.CONFIG, server.name): server.config for server in servers},
+        connections={server.name: server.conninfo for server in servers},
         use=use,
-        notices=tuple(_notices(found, use)),
+        notices=tuple(_notices(servers, use)),
     )
 
 

@@ -136,7 +136,7 @@ def _why_9p(booted: Sequence[Kernel], programs: tools.Tools) -> str:
 
 
 def _check_memory(guest: GuestMachine, settings: Sequence[Mapping[str, str]]) -> None:
-    buffers = max(size_bytes(each.get("shared_buffers", "128MB"), "8kB") for each in settings)
+    buffers = max(size_bytes(values.get("shared_buffers", "128MB"), "8kB") for values in settings)
     needed = SYSTEM_MB + buffers // MB + (guest.disk_mb if guest.disk == "tmpfs" else 0)
     if needed > guest.memory_mb:
         of_disk = f", {size(guest.disk_mb * MB)} of data in memory (--guest-disk image leaves that out)"

@@ -98,9 +98,9 @@ def stretched(spec: ConfigSpec, changes: Sequence[Change], count: int) -> tuple[
     changed = {name.lower(): value for name, value in changes}
     settings = spec.values | changed
     same_for_all = TIMEOUTS | INTERVALS.keys() | MACHINE_WIDE.keys()
-    for own in spec.settings:
-        if own.name in same_for_all and own.name not in changed and (own.first, own.last) != ALL:
-            raise CannotBeSliced(f"config '{spec.name}' sets {own.name} for some versions only")
+    for setting in spec.settings:
+        if setting.name in same_for_all and setting.name not in changed and (setting.first, setting.last) != ALL:
+            raise CannotBeSliced(f"config '{spec.name}' sets {setting.name} for some versions only")
     for name in sorted(TIMEOUTS & settings.keys()):
         if not re.fullmatch(r"\s*0+\s*\D*", settings[name]):
             whose = "" if name in changed else f"config '{spec.name}': "
@@ -125,12 +125,12 @@ def check_memory(settings: Iterable[Mapping[str, str]], data_bytes: int, request
     server's data but not two servers', slices would measure the device.
     """
     buffers = sorted(map(buffer_bytes, settings))
-    servers = [own for own in buffers for _ in range(request.subjects // len(buffers))]
-    needed = accumulate(own + data_bytes for own in servers)
+    servers = [buffer for buffer in buffers for _ in range(request.subjects // len(buffers))]
+    needed = accumulate(buffer + data_bytes for buffer in servers)
     fits = sum(bytes_ <= MOST_MEMORY * memory_bytes for bytes_ in needed)
     if fits < len(servers):
-        each = " to ".join(dict.fromkeys((size(buffers[0]), size(buffers[-1]))))
+        sizes = " to ".join(dict.fromkeys((size(buffers[0]), size(buffers[-1]))))
         raise CannotBeSliced(
-            f"{len(servers)} servers with shared_buffers of {each} and {size(data_bytes)} of data each do "
+            f"{len(servers)} servers with shared_buffers of {sizes} and {size(data_bytes)} of data each do "
             f"not fit into {size(memory_bytes)} of memory side by side, {fits} would"
         )

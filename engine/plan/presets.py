@@ -35,8 +35,8 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError("--preset is a complete plan: leave out --scale, --rows and --steps")
     else:
         filled = chosen.entries(scale)
-    own = options_of(workload(chosen.workload).options)
-    options = {each.name: each for each in (*request_options(), *own)}
+    options_of_workload = options_of(workload(chosen.workload).options)
+    options = {option.name: option for option in (*request_options(), *options_of_workload)}
     for given_name, value in entries.items():
         if value is not None and given_name in options:
             for other in _excluded(given_name, options):
@@ -97,7 +97,8 @@ def _here(wanted: Preset) -> tuple[str, ...]:
     chosen: dict[str, None] = {}
     for build in wanted.builds:
         label = next(
-            (one for each in (build, *wanted.instead.get(build, ())) if (one := catalog.available(each))), None
+            (one for candidate in (build, *wanted.instead.get(build, ())) if (one := catalog.available(candidate))),
+            None,
         )
         if label is not None:
             chosen[label] = None

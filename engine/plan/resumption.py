@@ -112,9 +112,9 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
             if isinstance(label.origin, Source) and label.origin.commit and label.origin.title != build.source:
                 progress(f"? build '{build.label}': its source has changed; the run keeps {build.source}")
         return
-    (found,) = resolve.resolve([text], progress, out / ".builds", exact=True)
+    (resolved,) = resolve.resolve([text], progress, out / ".builds", exact=True)
     for name in ("prefix", "version", "digest", "initdb_args"):
-        here, recorded = getattr(found, name), getattr(build, name)
+        here, recorded = getattr(resolved, name), getattr(build, name)
         if here != recorded:
             raise UserError(
                 f"build '{build.label}' has changed since the run began: its {name} is {here}, "
@@ -156,19 +156,21 @@ def _recorded(manifest: Manifest, request: Request, config: str, build: str) -> 
     names = [config]
     if request.set_each is not None:
         before = f"{config} " if len(request.configs) > 1 else ""
-        names = [own.name for own in manifest.configs.values() if own.name.startswith(before)]
+        names = [
+            config_names.name for config_names in manifest.configs.values() if config_names.name.startswith(before)
+        ]
     for name in dict.fromkeys(names):
-        found = manifest.configs.get(config_key(name, build))
-        yield from found.settings if found is not None else ()
+        recorded = manifest.configs.get(config_key(name, build))
+        yield from recorded.settings if recorded is not None else ()
 
 
 def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Callable[[str], None]) -> None:
     texts = {known_kernels.label_of(text): text for text in request.kernels}
     for kernel in manifest.kernels:
-        found = known_kernels.resolve(texts.get(kernel.label, kernel.label), progress, out / ".builds")
-        if found != kernel:
+        kernels = known_kernels.resolve(texts.get(kernel.label, kernel.label), progress, out / ".builds")
+        if kernels != kernel:
             raise UserError(
-                f"kernel '{kernel.label}' has changed since the run began: it is {found.release}, was "
+                f"kernel '{kernel.label}' has changed since the run began: it is {kernels.release}, was "
                 f"{kernel.release}, or another image; start a new run"
             )
     scheduler.check_recorded(manifest.tunables)
@@ -191,10 +193,10 @@ def _check_programs(manifest: Manifest, out: Path, progress: Callable[[str], Non
     where = "manifest.json: workload: programs"
     record = manifest.workload
     for name, recorded in converted(record.get("programs", {}), dict[str, dict[str, str]], where).items():
-        found = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
-        if found != recorded:
+        program = client_programs.find((name,), manifest.builds, progress, out / ".builds")[name]
+        if program != recorded:
             raise UserError(
-                f"{name} is {found.get('path')}, and was {recorded.get('path')} when the run began; name that in "
+                f"{name} is {program.get('path')}, and was {recorded.get('path')} when the run began; name that in "
                 f"PGBED_{name.upper()}, or start a new run"
             )
     try:

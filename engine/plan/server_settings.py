@@ -38,37 +38,37 @@ def applied(
     progress: Callable[[str], None],
 ) -> dict[str, Config]:
     """Fit each config to each build, by `config_key`. Raises UserError for what cannot run, or cannot be compared."""
-    found = {
-        (spec.name, build.label): configs.apply(spec, build, machine, own)
-        for spec, own in changes.items()
+    configs_of = {
+        (spec.name, build.label): configs.apply(spec, build, machine, values)
+        for spec, values in changes.items()
         for build in builds
     }
-    _check_overrides(request, found, builds)
+    _check_overrides(request, configs_of, builds)
     for spec in changes:
-        _check_names(spec, [found[spec.name, build.label] for build in builds], builds)
+        _check_names(spec, [configs_of[spec.name, build.label] for build in builds], builds)
     here = HOST in request.kernels
-    for (name, label), config in found.items():
+    for (name, label), config in configs_of.items():
         if here and dict(config.settings).get("io_method") == "io_uring" and (why := io_uring.refusal(unprivileged())):
             raise UserError(f"config '{name}' on {label}: io_method=io_uring: {why}")
     if len(changes) > 1 or any(spec.origin.startswith("/") for spec in changes):
         names = [spec.name for spec in changes]
-        values: dict[Key, Values] = {key: dict(config.settings) for key, config in found.items()}
-        twins = _twins(names, builds, values, found)
+        values: dict[Key, Values] = {key: dict(config.settings) for key, config in configs_of.items()}
+        twins = _twins(names, builds, values, configs_of)
         for build in builds if here else ():
             progress(f"trying whether {build.label} starts under {', '.join(names)}")
-            values |= {(name, build.label): _started(build, found[name, build.label]) for name in names}
-        for line in dict.fromkeys((*twins, *_twins(names, builds, values, found))):
+            values |= {(name, build.label): _started(build, configs_of[name, build.label]) for name in names}
+        for line in dict.fromkeys((*twins, *_twins(names, builds, values, configs_of))):
             progress(line)
-    return {config_key(name, label): config for (name, label), config in found.items()}
+    return {config_key(name, label): config for (name, label), config in configs_of.items()}
 
 
-def _check_overrides(request: Request, found: Mapping[Key, Config], builds: Sequence[Build]) -> None:
+def _check_overrides(request: Request, configs_of: Mapping[Key, Config], builds: Sequence[Build]) -> None:
     """Raise UserError for a setting that the user gave by hand and that a build would be without."""
     chosen = [(f"--set {name}={value}", name) for name, value in configs.overrides(request.overrides)]
     if request.set_each:
         chosen.append((f"--set-each {request.set_each}", request.set_each.partition("=")[0].strip().lower()))
     for text, name in chosen:
-        lacking = [label for (_, label), config in found.items() if name not in dict(config.settings)]
+        lacking = [label for (_, label), config in configs_of.items() if name not in dict(config.settings)]
         if not lacking:
             continue
         if library := setting_kinds.library_of(name):
@@ -79,11 +79,11 @@ def _check_overrides(request: Request, found: Mapping[Key, Config], builds: Sequ
         raise UserError(f"{text}: unknown to {labels}{_nearest(name, builds)}; check the setting's name")
 
 
-def _check_names(spec: ConfigSpec, found: Sequence[Config], builds: Sequence[Build]) -> None:
+def _check_names(spec: ConfigSpec, configs_of: Sequence[Config], builds: Sequence[Build]) -> None:
     """Raise UserError for a setting that no build knows, if it looks like a mistyped one."""
     bounded = {setting.name for setting in spec.settings if (setting.first, setting.last) != configs.ALL}
-    for name in found[0].dropped:
-        nowhere = all(name in config.dropped for config in found)
+    for name in configs_of[0].dropped:
+        nowhere = all(name in config.dropped for config in configs_of)
         if nowhere and name not in bounded and setting_kinds.is_unknown(name) and (near := _nearest(name, builds)):
             raise UserError(
                 f"config '{spec.name}': unknown setting '{name}'{near}; if other versions have it, put it under "
@@ -93,20 +93,20 @@ def _check_names(spec: ConfigSpec, found: Sequence[Config], builds: Sequence[Bui
 
 def _nearest(name: str, builds: Sequence[Build]) -> str:
     """`: did you mean …?`, or nothing if no build has a setting of a similar name."""
-    known = sorted({each for build in builds for each in configs.known_to(build.bin / "postgres")})
+    known = sorted({name for build in builds for name in configs.known_to(build.bin / "postgres")})
     near = get_close_matches(name, known, n=2, cutoff=0.75)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
 def _twins(
-    names: Sequence[str], builds: Sequence[Build], values: Mapping[Key, Values], found: Mapping[Key, Config]
+    names: Sequence[str], builds: Sequence[Build], values: Mapping[Key, Values], configs_of: Mapping[Key, Config]
 ) -> list[str]:
     """A line for each build that is the same server under two configs. Raises UserError if all builds are."""
     lines = []
     for one, other in itertools.combinations(names, 2):
         alike = []
         for label in (build.label for build in builds):
-            ours, theirs = found[one, label], found[other, label]
+            ours, theirs = configs_of[one, label], configs_of[other, label]
             if values[one, label] == values[other, label] and ours.device == theirs.device:
                 left_out = ", ".join(dict.fromkeys((*ours.dropped, *theirs.dropped)))
                 without = f" (without {left_out})" if left_out else ""

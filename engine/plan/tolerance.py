@@ -28,9 +28,9 @@ def tolerances(texts: Iterable[str], steps: Sequence[str]) -> dict[str, float]:
 
 def strictest(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Combine the tolerances of several runs: the smallest per step; none for a step for which a run has none."""
-    found = {}
+    tolerances = {}
     for step in dict.fromkeys(step for run in runs for step in run):
         given = [run.get(step, run.get("", math.nan)) for run in runs]
         if not any(map(math.isnan, given)):
-            found[step] = min(given)
-    return found
+            tolerances[step] = min(given)
+    return tolerances

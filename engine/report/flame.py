@@ -67,8 +67,8 @@ def labels(run: Path) -> dict[str, Subject]:
     named: dict[str, Subject] = {}
     for subject, name in read_manifest(run).names.items():
         of_build = subject.name
-        for each in (name, of_build, f"{of_build}/{subject.config}", *(() if subject.control else (subject.build,))):
-            named.setdefault(each, subject)
+        for label in (name, of_build, f"{of_build}/{subject.config}", *(() if subject.control else (subject.build,))):
+            named.setdefault(label, subject)
     return named
 
 
@@ -133,9 +133,9 @@ def profile(
     }
     result = known or run_results.load(run)
     cells = [
-        CellStacks(under_main_loop(by_cell.get(found.cell.id, {})), _statements(found, step, role) or None)
-        for found in result.cells
-        if found.cell.id in sampled
+        CellStacks(under_main_loop(by_cell.get(cell.cell.id, {})), _statements(cell, step, role) or None)
+        for cell in result.cells
+        if cell.cell.id in sampled
     ]
     name = result.manifest.names.get(subject, subject.name)
     return profile_of(f"{name} ({run.name})", cells, name, offcpu=offcpu)
@@ -144,9 +144,9 @@ def profile(
 def profile_of(name: str, cells: Sequence[CellStacks], label: str = "", *, offcpu: bool = False) -> Profile:
     """The profile of all these cells; its statements are known if all of theirs are."""
     folded: Counter[str] = Counter()
-    for each in cells:
-        folded.update(each.folded)
-    counts = [each.statements for each in cells if each.statements]
+    for cell in cells:
+        folded.update(cell.folded)
+    counts = [cell.statements for cell in cells if cell.statements]
     statements = sum(counts) if len(counts) == len(cells) else None
     return Profile(name, folded, statements, label, offcpu, tuple(cells))
 
@@ -178,10 +178,10 @@ def under_one_name(folded: Mapping[str, int]) -> dict[str, int]:
 
 
 def _refolded(folded: Mapping[str, int], changed: Callable[[list[str]], list[str]]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+    refolded: Counter[str] = Counter()
     for line, count in folded.items():
-        found[";".join(changed(line.split(";")))] += count
-    return found
+        refolded[";".join(changed(line.split(";")))] += count
+    return refolded
 
 
 def _statements(cell: CellResult, step: str, role: str) -> int:
@@ -190,8 +190,8 @@ def _statements(cell: CellResult, step: str, role: str) -> int:
         return 0
     totals = cell.steps[step].totals
     # All workers of a kind go by its word, as when stacks are read; `query` is also the first worker's name.
-    own = totals.of_kind(role) or [found for name, found in totals.roles.items() if name == role]
-    return sum(found.statements for found in own)
+    role_totals = totals.of_kind(role) or [of_role for name, of_role in totals.roles.items() if name == role]
+    return sum(one.statements for one in role_totals)
 
 
 def counted(profile: Profile) -> str:
@@ -238,8 +238,8 @@ def function_changes(run: Path, base: Subject, other: Subject, step: str) -> tup
     if base.control or other.control:
         return ()
     cells = replace(compared_cells([run], names.get(base, base.name)), steps=(step,))
-    found = function_costs.function_costs(cells)
-    return next((costs.changes for costs in found if costs.subject == cells.names.get(other)), ())
+    changes = function_costs.function_costs(cells)
+    return next((costs.changes for costs in changes if costs.subject == cells.names.get(other)), ())
 
 
 def marked(node: Node, effects: Mapping[str, str]) -> Node:
@@ -252,8 +252,8 @@ def scale(base: Profile, new: Profile) -> tuple[float, str]:
     """The factor for the first profile's samples, and the quantity that it makes equal."""
     if base.statements and new.statements:
         return new.statements / base.statements, "per statement"
-    whole = "time off the CPU" if new.offcpu else "samples"
-    return new.samples / base.samples, f"as shares of all {whole}"
+    unit = "time off the CPU" if new.offcpu else "samples"
+    return new.samples / base.samples, f"as shares of all {unit}"
 
 
 def graph(
@@ -261,21 +261,32 @@ def graph(
 ) -> FlameGraph:
     alike = new is not None and new.label == base.label  # from two runs
     sides = [
-        Sampled(each.name if alike else each.label or each.name, each.samples, each.statements)
-        for each in (base, new)
-        if each is not None
+        Sampled(profile.name if alike else profile.label or profile.name, profile.samples, profile.statements)
+        for profile in (base, new)
+        if profile is not None
     ]
     factor, compared = scale(base, new) if new is not None else (1.0, "")
     before = Counter(under_one_name(base.folded) if new is not None else base.folded)
     after = Counter(under_one_name(new.folded)) if new is not None else Counter[str]()
     lines = tuple((text, before[text], after[text]) for text in sorted({*before, *after}))
     other = sides[1] if new is not None else None
-    certain, own = (
+    certain, own_change = (
         tuple(sorted(changed(base, new, of))) if new is not None else ()
         for of in (stack_changes.frames, stack_changes.functions)
     )
     return FlameGraph(
-        step, role, sides[0], other, factor, compared, is_flat(base, new), lines, base.offcpu, certain, own, (*changes,)
+        step,
+        role,
+        sides[0],
+        other,
+        factor,
+        compared,
+        is_flat(base, new),
+        lines,
+        base.offcpu,
+        certain,
+        own_change,
+        (*changes,),
     )
 
 
@@ -336,16 +347,16 @@ def _tree(
 ) -> Node:
     """The node of stacks (count, change) that continue below it; the empty one ends in it. `certain` frames changed."""
     below: dict[str, dict[str, tuple[float, float]]] = {}
-    for line, found in sorted(lines.items()):
+    for line, change in sorted(lines.items()):
         if line:
             child, _, rest = line.partition(";")
-            below.setdefault(child, {})[rest] = found
+            below.setdefault(child, {})[rest] = change
     value = sum(count for count, _ in lines.values())
     before = f"{path};" if path else ""
     node: Node = {
         "name": name,
         "value": round(value, 2) if value % 1 else int(value),
-        "children": [_tree(own, certain, child, f"{before}{child}") for child, own in below.items()],
+        "children": [_tree(nodes, certain, child, f"{before}{child}") for child, nodes in below.items()],
     }
     if certain is not None:
         node |= {"change": round(lines.get("", (0, 0))[1], 2), "certain": path in certain}

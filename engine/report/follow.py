@@ -66,9 +66,11 @@ def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
         ],
         "stalls": [asdict(stall) for stall in (view.stalls if in_step else ())],
         "probes": [asdict(notice) for notice in (notices if shown else ())],
-        "decisions": [event_words(each, view.at_ns) for each in view.decisions],
+        "decisions": [event_words(event, view.at_ns) for event in view.decisions],
         "allocation": asdict(view.allocation) if view.allocation is not None else None,
-        "failures": [{"id": each.id, "cell": each.cell, "reason": each.reason or ""} for each in view.failures],
+        "failures": [
+            {"id": attempt.id, "cell": attempt.cell, "reason": attempt.reason or ""} for attempt in view.failures
+        ],
     }
 
 
@@ -143,14 +145,14 @@ def _interleaved_parts(view: ViewState, interleaved: InterleavedStep, step: str)
         parts += [f"{name} {rate:,.0f} {view.unit}" for name, rate in rates if rate is not None]
     parts += [words for side in interleaved.sides if (words := so_far_words(interleaved, side, ended=bool(view.doing)))]
     for shown in interleaved.sides:
-        now = [found for side, found in interleaved.incidents_now() if side is shown]
+        now = [incident for side, incident in interleaved.incidents_now() if side is shown]
         parts += _stalls_now(f"{shown.name} ", now, view.at_ns)
     return parts
 
 
-def _stalls_now(name: str, found: Sequence[tuple[EventRow, ...]], at_ns: int) -> list[str]:
+def _stalls_now(name: str, incidents: Sequence[tuple[EventRow, ...]], at_ns: int) -> list[str]:
     """Current stalls, each once for all clients that share it."""
-    return [f"! {name}{incident_words(each, at_ns)}{clients_words(count)}" for each, count in unlike(found)]
+    return [f"! {name}{incident_words(incident, at_ns)}{clients_words(count)}" for incident, count in unlike(incidents)]
 
 
 def _unit(view: ViewState) -> str:
@@ -167,24 +169,27 @@ class _News:
         self._ids: set[tuple[str, int]] = set()
 
     def of(self, view: ViewState, notices: Sequence[EventRow]) -> list[str]:
-        found = []
+        lines_of = []
         step = view.step.name if view.step is not None else ""
         sides = view.interleaved.sides if view.interleaved is not None else ()
         known = [(f"{side.name} ", incidents_of(side.stalls)) for side in sides] or [("", view.incidents)]
         for name, incidents in known:
-            over = [each for each in incidents if all(stall.ended_ns is not None for stall in each)]
-            new = [each for each in over if self._is_new("event", min(stall.id for stall in each))]
+            over = [incident for incident in incidents if all(stall.ended_ns is not None for stall in incident)]
+            new = [incident for incident in over if self._is_new("event", min(stall.id for stall in incident))]
             for incident, count in unlike(new):
-                found.append(f"{step}: ! {name}{incident_words(incident, view.at_ns)}{clients_words(count)}")
+                lines_of.append(f"{step}: ! {name}{incident_words(incident, view.at_ns)}{clients_words(count)}")
         for notice in notices:
             text = event_words(notice, view.at_ns)
             if self._is_new("event", notice.id) and text not in self._texts:
                 self._texts.add(text)
-                found.append(text)
+                lines_of.append(text)
         decided = [event for event in view.decisions if self._is_new("event", event.id)]
-        found += [event_words(event, view.at_ns) for event in decided]
+        lines_of += [event_words(event, view.at_ns) for event in decided]
         failed = [attempt for attempt in view.failures if self._is_new("attempt", attempt.id)]
-        return [*found, *(f"! FAILED {each.cell}: {each.reason or 'no reason was recorded'}" for each in failed)]
+        return [
+            *lines_of,
+            *(f"! FAILED {attempt.cell}: {attempt.reason or 'no reason was recorded'}" for attempt in failed),
+        ]
 
     def _is_new(self, table: str, id: int) -> bool:
         new = (table, id) not in self._ids

@@ -85,19 +85,19 @@ def _judged(comparison: Comparison, name: str, step: str, tolerated: Mapping[str
 
 def _worse(comparison: Comparison, name: str, step: str) -> list[str]:
     """Faults for which no ratio is judged: missed SLAs, and cells that did nothing."""
-    found, base = [], comparison.baseline_of(name)
+    texts, base = [], comparison.baseline_of(name)
     cells = len(comparison.of(name, step))
-    own, theirs = (faults.slas(comparison, each, step) for each in (name, base))
-    missed, missed_by_base = ({place for place, sla in each.items() if not sla.passed} for each in (own, theirs))
-    if len(missed - missed_by_base) > len(missed_by_base & own.keys() - missed):  # a limit that noise may cross
-        worst = min((own[place] for place in missed), key=lambda sla: sla.achieved_per_s)
-        found.append(
-            f"missed its SLA in {len(missed)} of {len(own)} cells, {base} in {len(missed_by_base)} of {len(theirs)}: "
+    ours, theirs = (faults.slas(comparison, side, step) for side in (name, base))
+    missed, missed_by_base = ({place for place, sla in side.items() if not sla.passed} for side in (ours, theirs))
+    if len(missed - missed_by_base) > len(missed_by_base & ours.keys() - missed):  # a limit that noise may cross
+        worst = min((ours[place] for place in missed), key=lambda sla: sla.achieved_per_s)
+        texts.append(
+            f"missed its SLA in {len(missed)} of {len(ours)} cells, {base} in {len(missed_by_base)} of {len(theirs)}: "
             f"{worst.achieved_per_s:,.0f} rows/s at worst where {worst.required_per_s:,.0f} are required"
         )
     if idle := faults.idle(comparison, name, step):
-        found.append(f"did nothing in {idle} of {cells} cells")
-    return found
+        texts.append(f"did nothing in {idle} of {cells} cells")
+    return texts
 
 
 def _is_loss(ratio: Ratio, limit: float | None, loss: float) -> bool:
@@ -109,22 +109,22 @@ def _is_loss(ratio: Ratio, limit: float | None, loss: float) -> bool:
 
 def _longer(comparison: Comparison, name: str, step: str, limit: float | None) -> list[str]:
     """Response times that are longer, by more than where the rate is slower by the limit."""
-    found = [
+    texts = [
         f"{title} {ratio.effect}"
         for metric, title in LATENCIES.items()
         if (ratio := comparison.ratio(name, step, metric)) is not None
         and _is_loss(ratio, limit, 1 - 1 / (ratio.ratio or 1.0))
     ]
-    return [f"responses take longer: {', '.join(found)}"] if found else []
+    return [f"responses take longer: {', '.join(texts)}"] if texts else []
 
 
 def _gone(comparison: Comparison, name: str, step: str) -> list[str]:
-    found, cells = [], faults.cells_of(comparison, name)
+    texts, cells = [], faults.cells_of(comparison, name)
     if lost := faults.lost(comparison, name):
-        found.append(f"not measured in {len(lost)} of {cells} cells: {_reasons(lost)}")
+        texts.append(f"not measured in {len(lost)} of {cells} cells: {_reasons(lost)}")
     if without := faults.without(comparison, name, step):
-        found.append(f"missing in {without} of {cells} cells that finished")
-    return found
+        texts.append(f"missing in {without} of {cells} cells that finished")
+    return texts
 
 
 def _reasons(cells: Sequence[LeftOutCell]) -> str:
@@ -158,7 +158,7 @@ def _without_pairs(comparison: Comparison, name: str) -> str:
 
 
 def failed(judged: tuple[GatedStep, ...]) -> list[GatedStep]:
-    return [each for each in judged if each.outcome in ("failed", "error")]
+    return [step for step in judged if step.outcome in ("failed", "error")]
 
 
 def exit_code(judged: tuple[GatedStep, ...]) -> int:
@@ -167,19 +167,19 @@ def exit_code(judged: tuple[GatedStep, ...]) -> int:
 
 def _undecided(judged: tuple[GatedStep, ...]) -> list[str]:
     """The builds with nothing but skipped steps."""
-    known = {each.subject for each in judged if each.outcome != "skipped"}
-    return [name for name in dict.fromkeys(each.subject for each in judged) if name not in known]
+    known = {step.subject for step in judged if step.outcome != "skipped"}
+    return [name for name in dict.fromkeys(step.subject for step in judged) if name not in known]
 
 
 def sentence(judged: tuple[GatedStep, ...]) -> str:
     """The result on one line; a result that holds for several steps of a build appears once."""
     steps: dict[tuple[str, str], list[str]] = {}
-    for each in failed(judged):
-        steps.setdefault((each.subject, each.text), []).append(each.step)
+    for step in failed(judged):
+        steps.setdefault((step.subject, step.text), []).append(step.step)
     if steps:
         parts = (f"{subject} {', '.join(names)} {text}" for (subject, text), names in steps.items())
         return f"gate: failed: {'; '.join(parts)}"
-    left = sum(each.outcome == "skipped" for each in judged)
+    left = sum(step.outcome == "skipped" for step in judged)
     if undecided := _undecided(judged):
         return f"gate: undecided: {left} of {len(judged)} comparisons, all of {', '.join(undecided)}"
     rest = f"; without an answer: {left}" if left else ""
@@ -189,17 +189,17 @@ def sentence(judged: tuple[GatedStep, ...]) -> str:
 def to_junit(comparison: Comparison, judged: tuple[GatedStep, ...]) -> Visible:
     """JUnit XML: a test suite for each build, a test case for each step."""
     root = ElementTree.Element("testsuites", name="pgbed")
-    for subject in dict.fromkeys(each.subject for each in judged):
-        own = [each for each in judged if each.subject == subject]
-        counts: dict[str, str] = {name: str(sum(each.outcome == of for each in own)) for name, of in _COUNTED.items()}
+    for subject in dict.fromkeys(step.subject for step in judged):
+        steps = [step for step in judged if step.subject == subject]
+        counts: dict[str, str] = {name: str(sum(step.outcome == of for step in steps)) for name, of in _COUNTED.items()}
         name = f"{subject} against {comparison.baseline_of(subject)}"
-        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(own)), attrib=counts)
-        for each in own:
-            case = ElementTree.SubElement(suite, "testcase", classname=subject, name=each.step)
-            if each.outcome in _MARKS:
-                ElementTree.SubElement(case, _MARKS[each.outcome], message=each.text)
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(steps)), attrib=counts)
+        for step in steps:
+            case = ElementTree.SubElement(suite, "testcase", classname=subject, name=step.step)
+            if step.outcome in _MARKS:
+                ElementTree.SubElement(case, _MARKS[step.outcome], message=step.text)
             else:
-                ElementTree.SubElement(case, "system-out").text = each.text
+                ElementTree.SubElement(case, "system-out").text = step.text
     for element in root.iter():  # before line breaks of our own come in
         element.attrib = {name: visible(value) for name, value in element.attrib.items()}
         element.text = visible(element.text) if element.text else None

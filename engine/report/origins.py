@@ -45,10 +45,12 @@ def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Rec
 
 def subjects(comparison: Comparison) -> Section:
     rows = []
-    for each in comparison.subjects:
-        cells = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == each.name}
-        against = "the base" if each.name == comparison.base else comparison.baseline_of(each.name)
-        rows.append(row(each.name, each.build, each.config, each.kernel, against, len(cells), subject=each.name))
+    for subject in comparison.subjects:
+        cells = {(cell.run, cell.cell) for cell in comparison.cells if cell.subject == subject.name}
+        against = "the base" if subject.name == comparison.base else comparison.baseline_of(subject.name)
+        rows.append(
+            row(subject.name, subject.build, subject.config, subject.kernel, against, len(cells), subject=subject.name)
+        )
     words = (Column(name, WORDS) for name in ("build", "config", "kernel", "compared with"))
     return Section("subjects", "What was compared", columns("", *words, Column("cells", "count")), tuple(rows))
 
@@ -79,8 +81,8 @@ def builds(comparison: Comparison) -> Section:
 
 def machine(manifests: Sequence[Manifest]) -> Section:
     known = [dict(_flat(manifest.environment)) for manifest in manifests]
-    names = dict.fromkeys(name for own in known for name in own)
-    rows = (row(name, *(own.get(name, "-") for own in known)) for name in names)
+    names = dict.fromkeys(name for record in known for name in record)
+    rows = (row(name, *(record.get(name, "-") for record in known)) for name in names)
     headings = (Column(name, WORDS) for name in ("", *(manifest.run for manifest in manifests)))
     return Section("environment", "Environment", tuple(headings), tuple(rows))
 

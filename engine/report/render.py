@@ -128,14 +128,14 @@ def to_csv(comparison: Comparison) -> Visible:
                 values = comparison.values(subject.name, step, metric.name)
                 if not values:
                     continue
-                found = comparison.ratio(subject.name, step, metric.name)
+                ratio = comparison.ratio(subject.name, step, metric.name)
                 judged = (
-                    (found.ratio, found.low, found.high, found.pairs, found.verdict, found.more_pairs,
-                     found.noise_floor, "; ".join(found.remarks), found.flagged, found.visible_effect)
-                    if found else (1.0, None, None, len(values), "base", None, None, "", False, None)
+                    (ratio.ratio, ratio.low, ratio.high, ratio.pairs, ratio.verdict, ratio.more_pairs,
+                     ratio.noise_floor, "; ".join(ratio.remarks), ratio.flagged, ratio.visible_effect)
+                    if ratio else (1.0, None, None, len(values), "base", None, None, "", False, None)
                 )  # fmt: skip
                 of = (subject.name, subject.build, subject.config, subject.kernel, subject.control)
-                against = comparison.baseline_of(subject.name) if found else subject.name
+                against = comparison.baseline_of(subject.name) if ratio else subject.name
                 means = (comparison.figure(name, step, metric.name) for name in (subject.name, against))
                 row = (step, *of, metric.name, len(values), *means, *judged, comparison.design)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
@@ -249,18 +249,18 @@ def _few_pairs(comparison: Comparison) -> list[str]:
 
 def _gathered(findings: Iterable[str]) -> list[str]:
     """Findings, with cells that vary joined into one line at the end."""
-    found = [(finding, VARY.fullmatch(finding)) for finding in findings]
+    matched = [(finding, VARY.fullmatch(finding)) for finding in findings]
     varied: dict[str, list[str]] = {}
-    for match in (match for _, match in found if match is not None):
+    for match in (match for _, match in matched if match is not None):
         varied.setdefault(match[1], []).append(f"{match[2]} {match[3]}")
-    rest = [finding for finding, match in found if match is None]
-    line = "; ".join(f"{step} {', '.join(own)}" for step, own in varied.items())
+    rest = [finding for finding, match in matched if match is None]
+    line = "; ".join(f"{step} {', '.join(names)}" for step, names in varied.items())
     return [*rest, f"cells vary by (CV): {line}"] if varied else rest
 
 
 def _judged(comparison: Comparison) -> str:
-    found = {comparison.primary_metric(step) for step in comparison.steps}
-    return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in found) or "rate"
+    primary = {comparison.primary_metric(step) for step in comparison.steps}
+    return " or ".join(word for metric, word in ((RATE, "rate"), (TIME, "time")) if metric in primary) or "rate"
 
 
 def _counted(comparison: Comparison) -> str:

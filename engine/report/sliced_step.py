@@ -87,9 +87,9 @@ def _section(step: SlicedStep, pair: SlicedPair, together: int) -> Section:
 def _line(blocks: Sequence[SlicedBlock]) -> Row:
     first, last = blocks[0], blocks[-1]
     sides = [[block.base for block in blocks], [block.other for block in blocks]]
-    rates = [_mean(each.rate_per_s for each in side) for side in sides]
-    spills = [spill for side in sides if (spill := _mean(each.spill_over_share for each in side)) is not None]
-    waits = [_mean(each.runq_us_per_op for each in side) for side in sides]
+    rates = [_mean(block.rate_per_s for block in side) for side in sides]
+    spills = [spill for side in sides if (spill := _mean(block.spill_over_share for block in side)) is not None]
+    waits = [_mean(block.runq_us_per_op for block in side) for side in sides]
     others = _mean(block.others_cpus for block in blocks)
     ratio = rates[1] / rates[0] if rates[0] and rates[1] is not None else None
     values = (

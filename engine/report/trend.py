@@ -13,20 +13,20 @@ from engine.report.tables.text_plots import COLUMNS, ROWS, scatter
 def lines(series: Sequence[TrendSeries], by: str, *, charts: bool) -> Iterator[str]:
     """A paragraph for each step, under a heading for each kind of measurement."""
     heading = ""
-    for each in series:
-        if each.series != heading:
+    for trend in series:
+        if trend.series != heading:
             if heading:
                 yield ""
-            heading = each.series
+            heading = trend.series
             yield heading
         yield ""
-        values = [point.value for point in each.points]
+        values = [point.value for point in trend.points]
         span = f"{three(min(values))} to {three(max(values))}" if len(values) > 1 else three(values[0])
         count = f"{len(values)} point{'s' if len(values) != 1 else ''}"
-        yield f"{each.step}: {each.unit}, {count} by {by}, {span}"
+        yield f"{trend.step}: {trend.unit}, {count} by {by}, {span}"
         if charts and len(values) > 1:
-            yield from _chart(each, values)
-        yield from _changes(each.changes)
+            yield from _chart(trend, values)
+        yield from _changes(trend.changes)
 
 
 def _chart(series: TrendSeries, values: Sequence[float]) -> Iterable[str]:

@@ -96,7 +96,7 @@ class RunBuild(Build):
 
     @classmethod
     def of(cls, run: str, build: Build) -> Self:
-        return cls(run=run, **{each.name: getattr(build, each.name) for each in fields(build)})
+        return cls(run=run, **{field.name: getattr(build, field.name) for field in fields(build)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Comparison:
 
     def spread(self, subject: str, step: str, metric: str) -> Spread | None:
         wanted = (subject, step, metric)
-        return next((each for each in self.spreads if (each.subject, each.step, each.metric) == wanted), None)
+        return next((known for known in self.spreads if (known.subject, known.step, known.metric) == wanted), None)
 
     def checks(self, subject: str) -> list[Check]:
         """The checks of a subject, those that failed first."""

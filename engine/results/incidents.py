@@ -15,16 +15,16 @@ LEAST_TELLING = ("", "unknown", "partner", "client")
 
 def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | None]]) -> list[tuple[T, ...]]:
     """Group one client's stalls that overlap or touch. `span`: client, start and end (None while it lasts) in ns."""
-    found: dict[int, list[list[T]]] = {}
+    by_role: dict[int, list[list[T]]] = {}
     reached: dict[int, int] = {}
     for stall in sorted(stalls, key=lambda stall: span(stall)[1]):
         client, began_ns, ended_ns = span(stall)
         if client in reached and began_ns <= reached[client]:
-            found[client][-1].append(stall)
+            by_role[client][-1].append(stall)
         else:
-            found.setdefault(client, []).append([stall])
+            by_role.setdefault(client, []).append([stall])
         reached[client] = max(reached.get(client, 0), FOREVER_NS if ended_ns is None else ended_ns)
-    groups = [tuple(group) for of_client in found.values() for group in of_client]
+    groups = [tuple(group) for of_client in by_role.values() for group in of_client]
     return sorted(groups, key=lambda group: span(group[0])[1])
 
 

@@ -103,10 +103,10 @@ def mistake(node: PlanNode) -> str:
 
     Of nodes above each other the lowest counts, whose estimate makes those above it wrong.
     """
-    found = list(_mistakes(node))
-    if not found:
+    mistakes = list(_mistakes(node))
+    if not mistakes:
         return ""
-    worst = max(found, key=_wrong)
+    worst = max(mistakes, key=_wrong)
     return f"rows estimated {worst.estimated:,.0f}, were {worst.actual:,.0f}"
 
 
@@ -153,7 +153,7 @@ def _rows(node: PlanNode) -> float:
 
 def _mistakes(node: PlanNode) -> Iterator[PlanNode]:
     """Below a Limit a node may end early, so that its number of rows means nothing."""
-    below = [each for child in node.children for each in _mistakes(child)] if node.kind != "Limit" else []
+    below = [mistake_of for child in node.children for mistake_of in _mistakes(child)] if node.kind != "Limit" else []
     yield from below or ([node] if _wrong(node) >= MISTAKEN else [])
 
 

@@ -227,9 +227,9 @@ class Notes:
     def below(self, section: Section) -> dict[int, str]:
         """The meanings of a section's marks, by number."""
         marked = {section.remarks, *(column.remarks for column in section.columns)}
-        for each in section.rows:
-            marked |= {each.remarks, *(value.remarks for value in each.values if isinstance(value, Figure))}
-        return {number: f"({number}) {'; '.join(own)}" for own, number in self._numbers.items() if own in marked}
+        for line in section.rows:
+            marked |= {line.remarks, *(value.remarks for value in line.values if isinstance(value, Figure))}
+        return {number: f"({number}) {'; '.join(texts)}" for texts, number in self._numbers.items() if texts in marked}
 
 
 def drawn(sections: Iterable[Section], notes: Notes, *, again: bool = False) -> list[TextTable]:
@@ -256,14 +256,14 @@ def _drawn(section: Section, notes: Notes) -> TextTable:
         tuple(unit == NAME for unit in units),
     )  # fmt: skip
     before = ""
-    for each in section.rows:
-        step = "" if section.flat else each.step
+    for line in section.rows:
+        step = "" if section.flat else line.step
         if step and step != before:
             table.rows.append(((step,), "strong"))
         before = step
-        name = "  " * (each.depth + bool(step)) + each.name + notes.mark(each.remarks) if each.name else ""
-        cells = _cells(section.columns[1:], each.values, notes)
-        table.rows.append(((name, *cells, *[""] * (len(headings) - 1 - len(cells))), each.mark))
+        name = "  " * (line.depth + bool(step)) + line.name + notes.mark(line.remarks) if line.name else ""
+        cells = _cells(section.columns[1:], line.values, notes)
+        table.rows.append(((name, *cells, *[""] * (len(headings) - 1 - len(cells))), line.mark))
     return table
 
 

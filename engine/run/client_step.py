@@ -29,7 +29,7 @@ def launch_of(
     server: CellServer,
     host: ClientHost | None,
     seed: tuple[int, int],
-    found: Mapping[str, Any],
+    findings: Mapping[str, Any],
 ) -> Callable[[int], Launch]:
     """The function that launches a step's clients on the page of a descriptor; `seed`: the plan's and the repeat."""
 
@@ -40,7 +40,7 @@ def launch_of(
             *seed,
             host.folder if host else str(server.folder),
             str(server.data_folder or ""),
-            found,
+            findings,
             checkpoint=server.may_checkpoint,
             kit=server.kit() if step.apart else None,
         )

@@ -157,7 +157,7 @@ def _clear_attached(run: Path, connections: Mapping[str, str], stop: Stop) -> No
         if stop.left_s() < math.inf:
             raise LeftBehind("not dropped before the run had to end")
 
-    for folder, made in left_in(run).items() if connections else ():
-        if made.build in connections:
+    for folder, databases in left_in(run).items() if connections else ():
+        if databases.build in connections:
             with contextlib.suppress(LeftBehind):
-                clear(folder, connections[made.build], Waiting(check=check))
+                clear(folder, connections[databases.build], Waiting(check=check))

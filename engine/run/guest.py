@@ -272,13 +272,13 @@ class GuestAttempt:
         return json.dumps(job).encode()
 
     def _script(self) -> str:
-        own = {
+        job = {
             "HOME": "/tmp", "TZ": "UTC", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1",
             "PGBED_USER": unprivileged().name, "PGBED_PATIENCE": f"{self._times(1):g}",
         }  # fmt: skip
         passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         modules = os.pathsep.join(dict.fromkeys([str(_application()), *filter(None, [passed.get("PYTHONPATH")])]))
-        environment = {**passed, **own, "PYTHONPATH": modules}
+        environment = {**passed, **job, "PYTHONPATH": modules}
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
         return f"#!/bin/sh\n{exports}cd /\nexec {shlex.quote(sys.executable)} -m engine.run.guest_cell /run/pgbed\n"
 

@@ -41,7 +41,7 @@ def run_interleaved(attempts: Sequence[CellAttempt], manifest: Manifest, account
                 for attempt in ready:
                     alone(attempt, Phase.DONE)
             at_once = [attempt for attempt in left if attempt.phase is Phase.TOGETHER]
-            while at_once := [each for each in at_once if each.advance() and each.phase is Phase.RUNNING]:
+            while at_once := [attempt for attempt in at_once if attempt.advance() and attempt.phase is Phase.RUNNING]:
                 time.sleep(POLL_S)
             left = [attempt for attempt in left if attempt.phase is not None]
     except Exception as error:  # of the conductor or the journal: each cell records it

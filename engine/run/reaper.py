@@ -42,8 +42,8 @@ class Reaper:
         tunables: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
         """Clear the cells in `places` (folder, bin) and restore `tunables` if the engine ends within."""
-        own: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
-        cells = [{"cell": str(cell.absolute()), "bin": str(bin), **own} for cell, bin in places]
+        guard: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
+        cells = [{"cell": str(cell.absolute()), "bin": str(bin), **guard} for cell, bin in places]
         self._send({"cells": cells, "tunables": dict(tunables or {})})
         try:
             yield

@@ -27,9 +27,9 @@ def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]], server_
     if "io" not in differences:
         return {}
     counters = differences["io"].values()
-    read_bytes, read_ms = (sum(each.get(name, 0) for each in counters) for name in ("read_bytes", "read_ms"))
+    read_bytes, read_ms = (sum(counts.get(name, 0) for counts in counters) for name in ("read_bytes", "read_ms"))
     return {
-        "reads": sum(each.get("reads", 0) for each in counters) if server_major >= READS_SINCE else None,
+        "reads": sum(counts.get("reads", 0) for counts in counters) if server_major >= READS_SINCE else None,
         "pages_read": round(read_bytes / PAGE_BYTES),
         "read_ms": read_ms if read_ms or not read_bytes else None,
     }

@@ -69,7 +69,7 @@ class StoppingRule:
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
         """Divide the rest, after the pairs that are `done`, among the steps that are undecided."""
         manifest = self._manifest
-        analysed = done not in self._looked and any(done == each.pairs for each in manifest.interim_analyses)
+        analysed = done not in self._looked and any(done == analysis.pairs for analysis in manifest.interim_analyses)
         seen = look(self._run, on_the_way=analysed and passed < manifest.repeats)
         states = self._states(seen, analysed=analysed)
         budget = self._budget(passed, attempts)
@@ -95,8 +95,8 @@ class StoppingRule:
         if not analysed:
             known = self._allocation.steps if self._allocation is not None else {}
             return {step: known.get(step, StepPlan()).state for step in seen.steps}
-        found: dict[str, State] = dict.fromkeys(seen.steps, "known")
-        return {**found, **dict.fromkeys(seen.undecided, "open"), **dict.fromkeys(seen.withheld, "withheld")}
+        states: dict[str, State] = dict.fromkeys(seen.steps, "known")
+        return {**states, **dict.fromkeys(seen.undecided, "open"), **dict.fromkeys(seen.withheld, "withheld")}
 
     def _budget(self, passed: int, attempts: Sequence[Attempt]) -> Budget:
         """The time left, and what pairs took so far: failed ones count, too."""
@@ -109,8 +109,13 @@ class StoppingRule:
                     if step.name in self._planned and step.ended_ns is not None:
                         one = (step.started_ns, step.ended_ns, step.planned_s)
                         spans.setdefault((cell.repeat, step.name), []).append(one)
-        took_s = sum(max(end for _, end, _ in each) - min(start for start, *_ in each) for each in spans.values()) / 1e9
-        active_s = sum(each[0][2] for each in spans.values())
+        took_s = (
+            sum(
+                max(end for _, end, _ in spans_of) - min(start for start, *_ in spans_of) for spans_of in spans.values()
+            )
+            / 1e9
+        )
+        active_s = sum(spans_of[0][2] for spans_of in spans.values())
         spent_s = self._spent_s(attempts)
         left_s = 60 * manifest.minutes - spent_s if manifest.minutes else math.inf
         per_second = max(servers, took_s / active_s) if active_s else servers
@@ -141,10 +146,10 @@ class StoppingRule:
         by_start: dict[int, list[Attempt]] = {}
         for attempt in attempts:
             by_start.setdefault(attempt.session_id, []).append(attempt)
-        own = self._journal.session.id
+        session_id = self._journal.session.id
         ends_ns = {
             start: time.monotonic_ns()
-            if start == own
+            if start == session_id
             else max(attempt.ended_ns or attempt.started_ns for attempt in group)
             for start, group in by_start.items()
         }
@@ -172,8 +177,8 @@ def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
 
 
 def _noise_of(seen: Seen, step: str) -> tuple[float | None, tuple[float, ...]]:
-    found = seen.noise.get(step)
-    return (found.per_root_second, found.lengths_s) if found is not None else (None, ())
+    noise = seen.noise.get(step)
+    return (noise.per_root_second, noise.lengths_s) if noise is not None else (None, ())
 
 
 def _step_plan(seen: Seen, name: str, state: State, rest: Rest, planned: Mapping[str, int], pairs: int) -> StepPlan:

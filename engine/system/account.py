@@ -44,8 +44,8 @@ class Account:
         """The first folder on the way to `path` that this user may not enter, by mode bits; ignores access lists."""
         if not self.switch:
             return None
-        whole = path.resolve()
-        for folder in (*reversed(whole.parents), whole):
+        resolved = path.resolve()
+        for folder in (*reversed(resolved.parents), resolved):
             if not os.path.exists(folder):  # noqa: PTH110 (false for a name that is too long)
                 return None
             if folder.is_dir() and not self._passes(folder.stat()):

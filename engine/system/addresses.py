@@ -37,14 +37,16 @@ def free_port(address: str, wanted: int = 0) -> int:
 
 def check_free(address: str, port: int, count: int) -> None:
     """Raise UserError if one of `count` consecutive ports is taken."""
-    for each in range(port, port + count):
+    for candidate in range(port, port + count):
         try:
-            free_port(address, each)
+            free_port(address, candidate)
         except OverflowError:
             raise UserError(f"--port {port}: {count} servers side by side need as many consecutive ports") from None
         except OSError as error:
             why = "is in use" if error.errno == errno.EADDRINUSE else str(error.strerror)
-            raise UserError(f"--port {port}: {address}:{each} {why}; choose another, or leave out --port") from None
+            raise UserError(
+                f"--port {port}: {address}:{candidate} {why}; choose another, or leave out --port"
+            ) from None
 
 
 def listening(address: str, port: int = 0) -> socket.socket:
@@ -75,7 +77,7 @@ def _address_of(interface: str) -> str:
         )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            found = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", interface.encode()[: IFNAMSIZ - 1]))
+            answer = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", interface.encode()[: IFNAMSIZ - 1]))
         except OSError as error:
             raise UserError(f"--listen {interface}: it has no IPv4 address ({error.strerror}); name one") from None
-    return socket.inet_ntoa(found[20:24])
+    return socket.inet_ntoa(answer[20:24])

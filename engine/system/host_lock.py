@@ -64,7 +64,7 @@ def exclusive_run(*, concurrent: bool) -> Iterator[None]:
 def _folders(uid: int) -> list[Path]:
     """Folders from which no other user can remove a file."""
     folders, root = [], Path("/").stat().st_uid  # a build's sandbox shows root by another number
-    for folder in (Path(each.format(uid)) for each in FOLDERS):
+    for folder in (Path(template.format(uid)) for template in FOLDERS):
         with suppress(OSError):
             status = folder.stat()
             shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX

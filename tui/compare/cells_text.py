@@ -49,13 +49,13 @@ def heading(comparison: Comparison, row: RowKey, columns: int) -> Line:
 
 
 def table(
-    comparison: Comparison, subject: Subject, found: Sequence[CellStep], cursor: int, columns: int, glyphs: Glyphs
+    comparison: Comparison, subject: Subject, rows: Sequence[CellStep], cursor: int, columns: int, glyphs: Glyphs
 ) -> list[Line]:
     base = comparison.baseline_of(subject.name)
-    judged = comparison.primary_metric(found[0].step) if found else RATE
-    rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in found if cell.subject == base}
+    judged = comparison.primary_metric(rows[0].step) if rows else RATE
+    rates = {(cell.run, cell.repeat): cell.figure(judged) for cell in rows if cell.subject == base}
     lines: list[Line] = []
-    for place, cell in enumerate(found):
+    for place, cell in enumerate(rows):
         rate, mate = cell.figure(judged), rates.get((cell.run, cell.repeat))
         ratio = ratio_text(rate / mate) if rate and mate and cell.subject != base else ""
         name = cut(cell.subject, NAME_CELLS - 1, glyphs)
@@ -96,8 +96,8 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
         patches = f", patches {', '.join(build.patches)}" if build.patches else ""
         origin = build.source or build.provenance
         extensions = "".join(f", with {extension.title}" for extension in build.extensions)
-        made = f"{build.label}: PostgreSQL {build.version}, {origin}{patches}{extensions}"
-        lines += folded(f"{made}; compiler {build.compiler}; flags {build.flags}; {build.digest}", columns, "dim")
+        text = f"{build.label}: PostgreSQL {build.version}, {origin}{patches}{extensions}"
+        lines += folded(f"{text}; compiler {build.compiler}; flags {build.flags}; {build.digest}", columns, "dim")
     return lines
 
 
@@ -124,7 +124,7 @@ def judged(comparison: Comparison, row: RowKey, subject: Subject, columns: int, 
 
 def window(lines: Sequence[Line], top: int, height: int, columns: int, glyphs: Glyphs) -> list[Line]:
     """The lines from `top` on; the last one says how many are below."""
-    shown = [fit(each, columns, glyphs.ellipsis) for each in lines[top : top + height]]
+    shown = [fit(text, columns, glyphs.ellipsis) for text in lines[top : top + height]]
     below = len(lines) - top - height
     if below > 0 and shown:
         shown[-1] = line((f" {below + 1} more: pgdn", "dim"))
@@ -156,8 +156,8 @@ def _sla(cell: CellStep, columns: int) -> list[Line]:
         f"SLA: {sla.achieved_per_s:,.1f} of {sla.target_per_s:,.0f} rows/s inserted, {sla.required_per_s:,.0f} required"
     )
     state: Span = ("ok ", "better") if sla.passed else ("x missed ", "sla")
-    whole = "" if sla.reference_passed == sla.passed else "; by whole seconds the result differs"
-    return [fit(line(" ", state, text + whole), columns)]
+    remark = "" if sla.reference_passed == sla.passed else "; by whole seconds the result differs"
+    return [fit(line(" ", state, text + remark), columns)]
 
 
 def _stall(stall: StallRecord, of_step: str, columns: int) -> list[Line]:

@@ -109,12 +109,12 @@ def step_cells(comparison: Comparison) -> int:
     return 1 + max(6, *(len(name) + 1 for name in comparison.steps)) if comparison.steps else 8
 
 
-def verdict_words(ratio: Ratio, *, whole: bool = True) -> str:
+def verdict_words(ratio: Ratio, *, full: bool = True) -> str:
     """The verdict in a word or two: `slower`, `a little slower`, `needs 8 more pairs`; empty without a verdict."""
     if ratio.verdict == "undecided" and ratio.more_pairs and not ratio.flagged:
-        return f"{'needs ' * whole}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
+        return f"{'needs ' * full}{ratio.more_pairs} more pair{'s' * (ratio.more_pairs != 1)}"
     words = ratio.verdict_text.partition(", +")[0]
-    return words.removeprefix("same, ") if whole else words.partition(" among")[0].partition(",")[0]
+    return words.removeprefix("same, ") if full else words.partition(" among")[0].partition(",")[0]
 
 
 def counted(comparison: Comparison, row: RowKey, subject: str, room: int) -> Span:

@@ -94,11 +94,11 @@ def dot_rows(comparison: Comparison, row: RowKey, chosen: Subject | None, height
 
 
 def further_dots(
-    comparison: Comparison, rows: Sequence[RowKey], row: RowKey, chosen: Subject, each: int, room: int, columns: int,
-    glyphs: Glyphs,
+    comparison: Comparison, rows: Sequence[RowKey], row: RowKey, chosen: Subject, room_each: int, room: int,
+    columns: int, glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
     """Every cell's value in other lines of the table, the same step's first, as far as they fit."""
-    made: list[Line] = []
+    dots: list[Line] = []
     for other in sorted(rows, key=lambda other: other.step != row.step):
         if (
             other == row
@@ -106,11 +106,11 @@ def further_dots(
             or not comparison.values(chosen.name, other.step, other.metric)
         ):
             continue
-        drawn = strips(dot_rows(comparison, other, chosen, each), columns, glyphs)
-        if len(made) + 1 + len(drawn) > room:
+        drawn = strips(dot_rows(comparison, other, chosen, room_each), columns, glyphs)
+        if len(dots) + 1 + len(drawn) > room:
             break
-        made += [line((f" {other.step} {title_of(comparison, other)}", "dim")), *drawn]
-    return made
+        dots += [line((f" {other.step} {title_of(comparison, other)}", "dim")), *drawn]
+    return dots
 
 
 def why(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
@@ -135,7 +135,7 @@ def why(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs, c
         lines.append(line(text, (found_text, MARKS.get(ratio.sign, ""))))
     if not lines:
         lines = [line(("nothing was counted per operation", "dim"))]
-    return [fit(each, columns, glyphs.ellipsis) for each in lines[:height]]
+    return [fit(text, columns, glyphs.ellipsis) for text in lines[:height]]
 
 
 def comparable(comparison: Comparison, subject: Subject, glyphs: Glyphs, columns: int, height: int) -> list[Line]:
@@ -184,8 +184,8 @@ def remark(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs
             "one pair: ratios only, no verdict can be given" if comparison.pairs == 1 else "two pairs: no verdict yet"
         )
         return line((f" {given}; --repeats 4 or more", "warning"))
-    own = [f for f in comparison.findings if f.startswith(f"{row.step}: ")]
-    named = [f for f in own if f" {subject.name} " in f] or own
+    about_step = [f for f in comparison.findings if f.startswith(f"{row.step}: ")]
+    named = [f for f in about_step if f" {subject.name} " in f] or about_step
     if named and row.metric in PRIMARY_METRICS:
         return line((f" {named[0]}", "warning"))
     return legend(glyphs) if row.metric in PRIMARY_METRICS else explained(comparison, row)

@@ -56,7 +56,7 @@ def ticks(on: RatioAxis) -> Line:
     return line(("".join(row), "dim"))
 
 
-def whisker(on: RatioAxis, found: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
+def whisker(on: RatioAxis, measured: Ratio | None, mark: str, glyphs: Glyphs, others: Sequence[float] = ()) -> Line:
     """Draw an interval: its ends and ratio, `<` or `>` where it leaves the axis, and `others` as points."""
     row: list[Span] = [(" ", "")] * on.cells
     edge = math.log1p(on.margin) / math.log1p(on.reach) * (on.cells // 2)
@@ -68,10 +68,10 @@ def whisker(on: RatioAxis, found: Ratio | None, mark: str, glyphs: Glyphs, other
     for ratio in others:
         if 0 <= (x := on.place(ratio)) < on.cells:
             row[x] = (glyphs.sides[1], "dim")
-    if found is None or not found.ratio:
+    if measured is None or not measured.ratio:
         return joined(row)
-    if found.bounds:
-        left, right = map(on.place, found.bounds)
+    if measured.bounds:
+        left, right = map(on.place, measured.bounds)
         begin, across, end, crossing = tuple(glyphs.whisker)
         for x in range(max(0, left), min(on.cells, right + 1)):
             row[x] = (crossing if x == middle else across, mark)
@@ -83,7 +83,7 @@ def whisker(on: RatioAxis, found: Ratio | None, mark: str, glyphs: Glyphs, other
             row[0] = ("<", mark)
         if left < on.cells <= right:
             row[-1] = (">", mark)
-    x = on.place(found.ratio)
+    x = on.place(measured.ratio)
     row[max(0, min(on.cells - 1, x))] = (
         glyphs.sides[0] if 0 <= x < on.cells else "<" if x < 0 else ">",
         mark or "strong",

@@ -73,23 +73,23 @@ def layout(comparison: Comparison, columns: int, chosen: int, first: int = 0) ->
             break
         shown.append(width)
     left = room - sum(shown)
-    found = {"words": 0, "value": 0, "bounds": 0, "base": base}
+    needed = {"words": 0, "value": 0, "bounds": 0, "base": base}
     # Columns added as long as the axis keeps its minimum width.
     for name, cells, axis in (
         ("words", WORDS, LEAST_AXIS), ("value", VALUE_CELLS, 31), ("bounds", BOUNDS_CELLS, 35),
         ("words", LONG_WORDS, 41), ("base", WIDE_BASE, 45),
     ):  # fmt: skip
-        more = cells - found[name]
+        more = cells - needed[name]
         if left + LEAST_AXIS - more >= axis and (name != "value" or len(others) == 1) and (name != "base" or base):
-            found[name], left = cells, left - more
+            needed[name], left = cells, left - more
     axis = left + LEAST_AXIS
     return Layout(
         step,
-        found["base"],
-        found["value"],
+        needed["base"],
+        needed["value"],
         tuple(shown),
-        found["bounds"],
-        found["words"],
+        needed["bounds"],
+        needed["words"],
         axis - (axis % 2 == 0),
         first,
     )
@@ -148,7 +148,7 @@ def _row(
     if at.base:
         spans += padded(_base(comparison, row, at.base - 1), at.base)
     subject = comparison.others[chosen]
-    found = comparison.ratio(subject.name, row.step, row.metric)
+    measured = comparison.ratio(subject.name, row.step, row.metric)
     if row.metric in (STALLS, SLA):
         return (*spans, *_counts(comparison, row, at, chosen, here=here))
     if at.value:
@@ -156,19 +156,19 @@ def _row(
         spans.append((f"{figure_text(row.metric, value):<{at.value}}", ""))
     for place, width in enumerate(at.subjects, at.first):
         other = comparison.others[place]
-        own = padded(_ratio(comparison, row, other, glyphs), width - 1)
+        number = padded(_ratio(comparison, row, other, glyphs), width - 1)
         here_too = here and place == chosen
-        spans += [(text, "cursor" if here_too else mark) for text, mark in own]
+        spans += [(text, "cursor" if here_too else mark) for text, mark in number]
         spans.append((" ", ""))
     if at.bounds:
-        spans.append((f"{bounds_text(found) if found else '':<{at.bounds}}", "dim"))
-    mark = MARKS.get(found.sign, "") if found else ""
+        spans.append((f"{bounds_text(measured) if measured else '':<{at.bounds}}", "dim"))
+    mark = MARKS.get(measured.sign, "") if measured else ""
     if at.words:
-        text = verdict_words(found, whole=at.words >= LONG_WORDS) if found else ""
+        text = verdict_words(measured, full=at.words >= LONG_WORDS) if measured else ""
         spans.append((f"{cut(text, at.words - 1, glyphs):<{at.words}}", mark))
     rest = (comparison.ratio(other.name, row.step, row.metric) for other in comparison.others if other is not subject)
     points = [ratio.ratio for ratio in rest if ratio is not None and ratio.ratio]
-    return (*spans, *forest.whisker(on, found, "" if mark == "dim" else mark, glyphs, points))
+    return (*spans, *forest.whisker(on, measured, "" if mark == "dim" else mark, glyphs, points))
 
 
 def _ratio(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs) -> list[Span]:
@@ -200,15 +200,15 @@ def small(comparison: Comparison, rows: Sequence[RowKey], columns: int, glyphs: 
     name = min(16, max((len(subject.name) for subject in comparison.others), default=0)) + 1
     cells = columns - step - name - RATIO_CELLS - WORDS - 1
     on = forest.axis(ratios(comparison, rows), comparison.margin, cells)
-    made = [line(("COMPARE", "strong"), f" base {comparison.base}, {comparison.pairs} pairs")]
-    made.append(line(" " * (step + name + RATIO_CELLS + WORDS), *forest.ticks(on)))
+    lines = [line(("COMPARE", "strong"), f" base {comparison.base}, {comparison.pairs} pairs")]
+    lines.append(line(" " * (step + name + RATIO_CELLS + WORDS), *forest.ticks(on)))
     for row in rows:
         for subject in comparison.others:
             ratio = comparison.ratio(subject.name, row.step, row.metric)
             if ratio is not None and ratio.ratio is not None:
                 mark = MARKS.get(ratio.sign, "")
                 head = f"{row.step:<{step}}{cut(subject.name, name - 1, glyphs):<{name}}"
-                text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)} {verdict_words(ratio, whole=False)}"
+                text = f"{sign(ratio, glyphs)} {ratio_text(ratio.ratio)} {verdict_words(ratio, full=False)}"
                 drawn = forest.whisker(on, ratio, "" if mark == "dim" else mark, glyphs)
-                made.append((*line(head, (f"{text:<{RATIO_CELLS + WORDS}}", mark)), *drawn))
-    return made
+                lines.append((*line(head, (f"{text:<{RATIO_CELLS + WORDS}}", mark)), *drawn))
+    return lines

@@ -205,8 +205,8 @@ class CompareScreen(BenchScreen):
     def _in_slices(self) -> bool:
         if self.chosen is None:
             return False
-        found, row, subject = self.chosen
-        return found.sliced(subject.name, row.step)
+        comparison, row, subject = self.chosen
+        return comparison.sliced(subject.name, row.step)
 
     @property
     def _replanned(self) -> bool:
@@ -218,20 +218,20 @@ class CompareScreen(BenchScreen):
 
     def action_slices(self) -> None:
         if self.chosen is not None:
-            found, row, subject = self.chosen
-            self.app.push_screen(SlicesScreen(found, self._asked(), row.step, subject))
+            comparison, row, subject = self.chosen
+            self.app.push_screen(SlicesScreen(comparison, self._asked(), row.step, subject))
 
     def action_flame(self) -> None:
         if self.chosen is None:
             self.bench.say("no ratio selected to draw a flame graph of", "warning")
             return
-        found, row, subject = self.chosen
-        pairs = found.in_pairs(subject.name, row.step)
+        comparison, row, subject = self.chosen
+        pairs = comparison.in_pairs(subject.name, row.step)
         if not pairs:
             self.bench.say(f"{subject.name} and the base have no cells in one run: bench flame --diff RUN", "warning")
             return
-        folder = Path(found.folders[pairs[0][1].run])
-        base = found.subject(found.baseline_of(subject.name))
+        folder = Path(comparison.folders[pairs[0][1].run])
+        base = comparison.subject(comparison.baseline_of(subject.name))
         roles = explanation.roles(cell for pair in pairs for cell in pair)
         asked = Asked(folder, row.step, roles, label(base), label(subject))
 
@@ -275,52 +275,52 @@ class CompareScreen(BenchScreen):
             self.refresh_bindings()
         self.catch_up()
 
-    def _draw_chosen(self, found: Comparison, row: RowKey, subject: Subject) -> None:
+    def _draw_chosen(self, comparison: Comparison, row: RowKey, subject: Subject) -> None:
         glyphs, columns = self.glyphs, self.size.width
         size = "-tall" if self.has_class("-tall") else "-short"
-        dots = min(len(found.subjects), MOST_DOTS[size])
-        answer = explanation.answer(found, subject, columns, MOST_ANSWER[size], glyphs)
+        dots = min(len(comparison.subjects), MOST_DOTS[size])
+        answer = explanation.answer(comparison, subject, columns, MOST_ANSWER[size], glyphs)
         remarks = [
-            explanation.verdict(found, row, subject, glyphs),
-            explanation.remark(found, row, subject, glyphs),
+            explanation.verdict(comparison, row, subject, glyphs),
+            explanation.remark(comparison, row, subject, glyphs),
         ]
-        if size == "-tall" and remarks[1] != (explained := explanation.explained(found, row)):
+        if size == "-tall" and remarks[1] != (explained := explanation.explained(comparison, row)):
             remarks.append(explained)
         # Less the fixed rows: title, heading, two rules, keys.
         left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
         most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
-        causes = explanation.why(found, row, subject, glyphs, wide - 2, most)
-        checks = explanation.comparable(found, subject, glyphs, columns - wide - 1, most)
+        causes = explanation.why(comparison, row, subject, glyphs, wide - 2, most)
+        checks = explanation.comparable(comparison, subject, glyphs, columns - wide - 1, most)
         why = max(LEAST_WHY, len(causes), len(checks))
         further = explanation.further_dots(
-            found, self._rows, row, subject, dots, left - why - len(self._rows), columns, glyphs
+            comparison, self._rows, row, subject, dots, left - why - len(self._rows), columns, glyphs
         )
         height = max(1, left - why - len(further))
         self._top = max(self._cursor[0] - height + 1, min(self._top, self._cursor[0]), 0)
         self._top = max(0, min(self._top, len(self._rows) - height))
-        named = f"{row.step} {comparison_table.title_of(found, row)}"
+        named = f"{row.step} {comparison_table.title_of(comparison, row)}"
         below = len(self._rows) - self._top - height
         more = f"{below} more lines" if below > 0 else f"{self._top} lines above" if self._top > 0 else ""
         rules = explanation.rules(row, subject, columns, glyphs)
         self.fill(
             answer=answer,
-            table=self._table(found, height),
+            table=self._table(comparison, height),
             of=[explanation.rule(f"{named}, every cell", columns, glyphs, more)],
-            dots=[*strips(explanation.dot_rows(found, row, subject, dots), columns, glyphs), *further],
+            dots=[*strips(explanation.dot_rows(comparison, row, subject, dots), columns, glyphs), *further],
             why=[rules, *side_by_side(causes, checks, wide - 1, why, glyphs)],
             verdict=remarks,
         )
 
-    def _table(self, found: Comparison, height: int) -> list[Line]:
+    def _table(self, comparison: Comparison, height: int) -> list[Line]:
         columns, glyphs, chosen = self.size.width, self.glyphs, self._cursor[1]
         shown = (self._cursor, self._top, height, glyphs)
-        at = interval_table.layout(found, columns, chosen, self._first)
+        at = interval_table.layout(comparison, columns, chosen, self._first)
         self._first = at.first
-        on = forest.axis(interval_table.ratios(found, self._rows), found.margin, at.axis)
+        on = forest.axis(interval_table.ratios(comparison, self._rows), comparison.margin, at.axis)
         return [
-            interval_table.header(found, at, on, chosen, glyphs),
-            *interval_table.table(found, self._rows, at, on, *shown),
+            interval_table.header(comparison, at, on, chosen, glyphs),
+            *interval_table.table(comparison, self._rows, at, on, *shown),
         ]
 
     def _compare(self) -> None:

@@ -65,19 +65,19 @@ def ratios(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line
     reference = level(height(1.0), 1.0, rows * up) // up
     labels = {rows - 1: ratio_text(high), 0: ratio_text(low)}
     labels |= {reference: "1.000"} if 0 < reference < rows - 1 or labels.get(reference) is None else {}
-    made = []
+    lines = []
     for y, text in enumerate(drawn):
-        own = rows - 1 - y
-        row: list[Span] = [(f"{labels.get(own, ''):>{LABEL_CELLS - 1}} ", "dim")]
+        ratio_row = rows - 1 - y
+        row: list[Span] = [(f"{labels.get(ratio_row, ''):>{LABEL_CELLS - 1}} ", "dim")]
         for x, character in enumerate(text):
-            if (x, own) in line_cells:
+            if (x, ratio_row) in line_cells:
                 row.append((character if glyphs.name == "braille" else "=", "rate"))
-            elif character == " " and own == reference:
+            elif character == " " and ratio_row == reference:
                 row.append((glyphs.dash, "base"))
             else:
                 row.append((character, ""))
-        made.append(joined(row))
-    return made
+        lines.append(joined(row))
+    return lines
 
 
 def others(pair: SlicedPair, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
@@ -141,18 +141,18 @@ def heading(pair: SlicedPair) -> str:
 
 
 def _running(pair: SlicedPair, end: float, columns: int) -> dict[int, float]:
-    found: dict[int, float] = {}
+    by_column: dict[int, float] = {}
     for block in pair.blocks:
         if block.running is not None:
             for x in columns_of(0.0, end, block.at_s, block.at_s + block.length_s, columns):
-                found[x] = block.running
+                by_column[x] = block.running
     known: float | None = None
-    last = max(found, default=-1)
+    last = max(by_column, default=-1)
     for x in range(last + 1):  # bridges gaps: a line has no holes
-        known = found.get(x, known)
+        known = by_column.get(x, known)
         if known is not None:
-            found[x] = known
-    return found
+            by_column[x] = known
+    return by_column
 
 
 def _percent(share: float | None) -> str:

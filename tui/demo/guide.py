@@ -76,8 +76,8 @@ class GuidedBench(Bench):
                 self._go_to(self._left)
             else:
                 await super().on_event(event)
-        elif any(event is own for own in self._own):
-            self._own = [own for own in self._own if own is not event]
+        elif any(event is sent for sent in self._own):
+            self._own = [sent for sent in self._own if sent is not event]
             await super().on_event(event)
         elif event.key in ("enter", "right"):
             if self._box is not None:  # otherwise what the words are about is still to come

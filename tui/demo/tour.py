@@ -20,7 +20,7 @@ def stalled(run: Path) -> Stalled:
             for attempt in reader.attempts(origins=False)
             for step in reader.steps(attempt.id)
         ]
-    most = max(steps, key=lambda each: len(each[2]), default=None)
+    most = max(steps, key=lambda entry: len(entry[2]), default=None)
     if most is None or not most[2]:
         raise UserError(f"{run.name}: the run has no stall for the guide to show")
     return most

@@ -34,8 +34,8 @@ class Asked:
     offcpu: bool = False
 
     def arguments(self, role: str) -> tuple[str, ...]:
-        own = (("--pg", self.base), ("--diff", self.other), ("--cell", self.cell))
-        named = [part for name, value in own if value is not None for part in (name, value)]
+        options = (("--pg", self.base), ("--diff", self.other), ("--cell", self.cell))
+        named = [part for name, value in options if value is not None for part in (name, value)]
         of = ("--offcpu",) if self.offcpu else ()
         return ("flame", str(self.run), "--step", self.step, "--role", role, *named, *of)
 
@@ -200,8 +200,8 @@ class FlameScreen(BenchScreen):
             self._cursor = next((place for place, name in enumerate(names) if wanted.lower() in name), self._cursor)
         self._show_found(wanted, tree.matching(self._root, wanted))
 
-    def _show_found(self, wanted: str, found: list[CallFrame]) -> None:
-        self._wanted, self._found = wanted, found
+    def _show_found(self, wanted: str, matches: list[CallFrame]) -> None:
+        self._wanted, self._found = wanted, matches
         if not wanted:
             self.draw()
         elif not self._found:
@@ -210,15 +210,17 @@ class FlameScreen(BenchScreen):
         else:
             part = text.percent(tree.share(self._root, self._found, self._side))
             self.bench.say(f"{wanted}: {len(self._found)} frames, {part} of all samples; n goes to the next")
-            self._match = max(range(len(found)), key=lambda place: found[place].samples(self._side))
-            self._go_to(found[self._match])
+            self._match = max(range(len(matches)), key=lambda place: matches[place].samples(self._side))
+            self._go_to(matches[self._match])
 
     def action_match(self, by: int) -> None:
         if not self._found:
             self.bench.say("nothing was looked for: / finds functions by their names")
             return
         if self._by_function:
-            places = [place for place, each in enumerate(self._functions) if self._wanted.lower() in each.name.lower()]
+            places = [
+                place for place, function in enumerate(self._functions) if self._wanted.lower() in function.name.lower()
+            ]
             further = [place for place in places if (place - self._cursor) * by > 0] or places
             self._cursor = further[0 if by > 0 else -1] if further else self._cursor
             self.draw()
@@ -324,10 +326,10 @@ class FlameScreen(BenchScreen):
             top = self._function_top(height)
             shown = text.functions(graph, self._root, self._functions, self._cursor, top, height, columns, glyphs)
             below = len(self._functions) - top - max(0, height - 1)
-            told = [line((f" {below} more functions" if below > 0 else "", "dim"))]
+            lines = [line((f" {below} more functions" if below > 0 else "", "dim"))]
         else:
-            shown, told = self._frames(graph, height)
-        self.fill(title=[(*head, (f"  {names}", ""))], of=of, graph=shown, told=told)
+            shown, lines = self._frames(graph, height)
+        self.fill(title=[(*head, (f"  {names}", ""))], of=of, graph=shown, told=lines)
         self.refresh_small()
 
     def _frames(self, graph: FlameGraph, height: int) -> tuple[list[Line], list[Line]]:
@@ -344,8 +346,8 @@ class FlameScreen(BenchScreen):
             )
             for boxes in self._rows[self._top : self._top + height]
         ]
-        told = text.told(graph, self._chosen, self._root, self._side, self.glyphs)
+        lines = text.told(graph, self._chosen, self._root, self._side, self.glyphs)
         below = len(self._rows) - self._top - height
         if below > 0:
-            told[-1] = (*told[-1], (f"  {below} rows further down", "dim"))
-        return shown, told
+            lines[-1] = (*lines[-1], (f"  {below} rows further down", "dim"))
+        return shown, lines

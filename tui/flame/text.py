@@ -51,7 +51,7 @@ def row(
     cells: int,
     total: float,
     chosen: CallFrame,
-    found: Collection[int],
+    matches: Collection[int],
     glyphs: Glyphs,
     *,
     differential: bool,
@@ -66,10 +66,10 @@ def row(
         mark = change_mark(change) if differential else ""
         mark = mark or f"{'same' if differential else 'frame'}{'_next' * (place % 2)}"
         sign = change_sign(change, glyphs) if differential else ""
-        hit = "*" if id(frame) in found else ""
+        hit = "*" if id(frame) in matches else ""
         text = cut(f"{sign}{hit}{frame.name}", wide - 1, glyphs) if wide > 3 else (hit or sign)[: wide - 1]
-        own = "cursor" if frame is chosen else "found" if hit else mark
-        spans.append((f"{glyphs.bar}{text}".ljust(wide)[:wide], own))
+        mark_of = "cursor" if frame is chosen else "found" if hit else mark
+        spans.append((f"{glyphs.bar}{text}".ljust(wide)[:wide], mark_of))
         at = box.end
     spans.append((" " * (cells - at), ""))
     return joined(spans)
@@ -79,17 +79,17 @@ def told(graph: FlameGraph, frame: CallFrame, root: CallFrame, side: Side, glyph
     """Describe the chosen frame: its whole name, its share, its own share, and its change."""
     total = root.samples(side) or 1.0
     head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}")
-    own = frame.own_other if side == "other" else frame.own_base
-    below = frame.samples(side) - own
-    parts = [f" itself {percent(own / total)}, in what it calls {percent(below / total)}"]
+    samples = frame.own_other if side == "other" else frame.own_base
+    below = frame.samples(side) - samples
+    parts = [f" itself {percent(samples / total)}, in what it calls {percent(below / total)}"]
     if graph.other is None:
         return [(*head, (f" of {counted(graph, graph.base.samples)}", "dim")), line((parts[0], ""))]
-    whole = root.other or 1.0
-    change = frame.change / whole
+    root_total = root.other or 1.0
+    change = frame.change / root_total
     mark, sign = certain_mark(change, glyphs, certain=frame.certain)
     text = f"{sign}{signed(change)}{'' if frame.certain else NO_MORE}"
-    told_change = f"  base {percent(frame.base / whole)}, other {percent(frame.other / whole)}: "
-    effect = next((each.effect for each in graph.functions if each.name == frame.name), "")
+    told_change = f"  base {percent(frame.base / root_total)}, other {percent(frame.other / root_total)}: "
+    effect = next((function.effect for function in graph.functions if function.name == frame.name), "")
     per_operation = (f"; {effect} of CPU per operation, in all", "strong") if effect else ""
     return [line(*head, (told_change, ""), (text, mark)), line((parts[0], ""), per_operation)]
 
@@ -103,8 +103,8 @@ def compared(graph: FlameGraph, root: CallFrame, side: Side, columns: int, glyph
     of = graph.other if side == "other" else graph.base
     against = f"{graph.base.samples / 1e6:,.3f} s" if graph.offcpu else f"{graph.base.samples:,}"
     samples = f" {counted(graph, graph.other.samples)} of {graph.other.name} against {against} of {graph.base.name}"
-    whole = root.other / root.base if root.base else 1.0
-    per = f", {graph.compared}: {signed(whole - 1)}" if graph.compared == "per statement" else f", {graph.compared}"
+    ratio = root.other / root.base if root.base else 1.0
+    per = f", {graph.compared}: {signed(ratio - 1)}" if graph.compared == "per statement" else f", {graph.compared}"
     legend = line(
         (f" {glyphs.worse} takes more", "worse"),
         (f"  {glyphs.better} takes less", "better"),
@@ -125,18 +125,18 @@ def functions(
 ) -> list[Line]:
     """The functions from `top` on with their own samples, baseline against other, as a bar and in digits."""
     differential = graph.other is not None
-    whole = (root.other if differential else root.base) or 1.0
+    total = (root.other if differential else root.base) or 1.0
     heads = ("base", "other", "change") if differential else ("itself", "with calls")
     room = columns - 1 - len(heads) * (SHARE_CELLS + 2) - 1
     names = max(8, min(NAME_CELLS, room - BAR_CELLS))
     longest = max(0, room - names)
-    made = [line((f" {'function':<{names}}" + "".join(f"{head:>{SHARE_CELLS + 2}}" for head in heads), "dim"))]
+    lines = [line((f" {'function':<{names}}" + "".join(f"{head:>{SHARE_CELLS + 2}}" for head in heads), "dim"))]
     widest = max((_size(function, differential=differential) for function in shown), default=0.0) or 1.0
     for place, function in enumerate(shown[top : top + height - 1], top):
         here = place == cursor
-        change = function.change / whole
+        change = function.change / total
         values = [function.own_base, function.own_other] if differential else [function.own_base, function.base]
-        text = "".join(f"{percent(value / whole):>{SHARE_CELLS + 2}}" for value in values)
+        text = "".join(f"{percent(value / total):>{SHARE_CELLS + 2}}" for value in values)
         spans: list[Span] = [(">" if here else " ", "chosen")]
         spans.append((f"{cut(function.name, names - 1, glyphs):<{names}}", "cursor" if here else ""))
         spans.append((text, ""))
@@ -146,9 +146,9 @@ def functions(
             spans.append((f"{sign + signed(change):>{SHARE_CELLS + 2}}", mark))
         bar = round(_size(function, differential=differential) / widest * longest)
         spans += [(" ", ""), (glyphs.done * bar, mark)]
-        made.append(tuple(spans))
-    return made
+        lines.append(tuple(spans))
+    return lines
 
 
-def _size(each: Function, *, differential: bool) -> float:
-    return abs(each.change) if differential else each.own_base
+def _size(function: Function, *, differential: bool) -> float:
+    return abs(function.change) if differential else function.own_base

@@ -122,10 +122,10 @@ def named(root: CallFrame, name: str) -> list[CallFrame]:
     return [frame for frame in root.below() if frame.parent is not None and frame.name == name]
 
 
-def share(root: CallFrame, found: Sequence[CallFrame], side: Side) -> float:
+def share(root: CallFrame, matches: Sequence[CallFrame], side: Side) -> float:
     """Share of all samples in any of these frames; nested frames count once."""
-    known, total = {id(frame) for frame in found}, 0.0
-    for frame in found:
+    known, total = {id(frame) for frame in matches}, 0.0
+    for frame in matches:
         if not any(id(above) in known for above in frame.path()[:-1]):
             total += frame.samples(side)
     return total / root.samples(side) if root.samples(side) else 0.0
@@ -165,5 +165,8 @@ def functions(root: CallFrame, certain: Collection[str] = (), *, differential: b
         Function(name, counts[0], counts[1], counts[2], counts[3], name in certain) for name, counts in sums.items()
     ]
     if differential:
-        return sorted(every, key=lambda each: (not each.certain, -abs(each.change), -each.own_other, each.name))
-    return sorted(every, key=lambda each: (-each.own_base, -each.base, each.name))
+        return sorted(
+            every,
+            key=lambda function: (not function.certain, -abs(function.change), -function.own_other, function.name),
+        )
+    return sorted(every, key=lambda function: (-function.own_base, -function.base, function.name))

@@ -151,8 +151,8 @@ def row_line(
 ) -> Line:
     spans: list[Span] = [(">" if at else " ", "chosen"), ("*" if picked else " ", "strong")]
     for column, width in zip(shown, _widths(shown, columns), strict=True):
-        text, own = column.text(row, year)
-        spans += [(_padded(visible(text), width, column.right, glyphs), own or ("strong" if picked else ""))]
+        text, mark = column.text(row, year)
+        spans += [(_padded(visible(text), width, column.right, glyphs), mark or ("strong" if picked else ""))]
         spans += [(" " * BETWEEN, "")]
     shown_spans = tuple(spans[:-1])
     return (("".join(text for text, _ in shown_spans).ljust(columns), "cursor"),) if at else shown_spans
@@ -167,11 +167,11 @@ def about(row: Row, columns: int, glyphs: Glyphs) -> list[Line]:
     """Two lines about a row: its name, and the run's design or the stalls of a cell's step."""
     if isinstance(row, StepSummary):
         named = line((f" {row.cell} {row.step}", "strong"), *((f"  {text}", mark) for text, mark in row.flags))
-        told = ribbon(row, columns)
+        lines = ribbon(row, columns)
     else:
         named = line((f" {row.name}", "strong"), *((f"  #{tag}", "chosen") for tag in row.tags))
-        told = _told(row)
-    return [fit(named, columns, glyphs.ellipsis), fit(told, columns, glyphs.ellipsis)]
+        lines = _told(row)
+    return [fit(named, columns, glyphs.ellipsis), fit(lines, columns, glyphs.ellipsis)]
 
 
 def _told(run: RunSummary) -> Line:

@@ -70,7 +70,7 @@ class Choices:
     def usual(self, plan: Request) -> Row:
         """The named size that matches the plan's options, or an empty row."""
         options = {option.name: option for option in self.options_of(plan)}
-        excluded = {name for own in plan.options if own in options for name in options[own].excludes}
+        excluded = {name for option in plan.options if option in options for name in options[option].excludes}
         if any(options[name].kind == "str" for name in excluded if name in options):
             return {}
         return next((row for row in self._sizes(plan) if self._fits(row, plan, options)), {})
@@ -152,11 +152,11 @@ def _box(chosen: bool) -> str:
 
 def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
     """The user's own installs, then builds by major, newest first; only those chosen or containing `wanted`."""
-    own = {build: {"label": name_of(build), "version": "", "patches": [],
+    custom = {build: {"label": name_of(build), "version": "", "patches": [],
                    "provenance": "external server" if is_external(build) else build.partition("=")[2]}
            for build in plan.builds if build not in offer.labels}  # fmt: skip
     known = sorted(offer.builds, key=lambda row: order_of(str(row["version"])), reverse=True)
-    rows: dict[str, Row] = own | {str(row["label"]): row for row in known}
+    rows: dict[str, Row] = custom | {str(row["label"]): row for row in known}
     group = ""
     for build, row in rows.items():
         if wanted and wanted not in build and build not in plan.builds:
@@ -164,12 +164,12 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
         patches = " ".join(row.get("patches") or ())
         chosen, is_base = build in plan.builds, build == plan.base_build
         before, group = group, str(order_of(str(row["version"]))[0] or "") or "own"
-        origin = "running" if is_external(build) else "own" if build in own else str(row["provenance"])
+        origin = "running" if is_external(build) else "own" if build in custom else str(row["provenance"])
         yield Item(
             name_of(build),
             "[b]" if is_base else _box(chosen),
             origin,
-            patches or (row["provenance"] if build in own else ""),
+            patches or (row["provenance"] if build in custom else ""),
             f"{name_of(build)}: {row['version']} {row['provenance']} {patches}".strip()
             + ("; the base, which the others are compared with" if is_base else "; b makes it the base"),
             "base" if is_base else "chosen" if chosen else "",
@@ -185,8 +185,8 @@ def configs(plan: Request, offer: Choices) -> Iterator[Item]:
     described = {str(row["name"]): str(row["description"]) for row in offer.configs}
     # The default is the last of its table, but the first that a person looks for.
     ordered = (*(name for name in names if name == "auto"), *(name for name in names if name != "auto"))
-    own = tuple(config for config in plan.configs if config not in names)
-    for config in (*ordered, *own):
+    files = tuple(config for config in plan.configs if config not in names)
+    for config in (*ordered, *files):
         chosen, words = config in plan.configs, described.get(config, "a file of your own")
         yield Item(
             config,
@@ -194,15 +194,15 @@ def configs(plan: Request, offer: Choices) -> Iterator[Item]:
             aside=words,
             detail=f"{config}: {words}",
             mark="chosen" if chosen else "",
-            toggle=partial(with_config, plan, config, (*ordered, *own)),
+            toggle=partial(with_config, plan, config, (*ordered, *files)),
         )
 
 
 def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
     """The running kernel, those booted in guests, and the user's own."""
     rows = {str(row["kernel"]): (str(row["release"]), str(row["state"])) for row in offer.kernels}
-    own = {kernel: ("", "a file of your own") for kernel in plan.kernels if kernel not in rows}
-    for kernel, (release, state) in {**rows, **own}.items():
+    files = {kernel: ("", "a file of your own") for kernel in plan.kernels if kernel not in rows}
+    for kernel, (release, state) in {**rows, **files}.items():
         chosen = kernel in plan.kernels
         yield Item(
             name_of(kernel),
@@ -211,7 +211,7 @@ def kernels(plan: Request, offer: Choices) -> Iterator[Item]:
             state,
             f"{name_of(kernel)}: {release}, {state}",
             "chosen" if chosen else "",
-            toggle=None if plan.kernels == (kernel,) else partial(with_kernel, plan, kernel, (*rows, *own)),
+            toggle=None if plan.kernels == (kernel,) else partial(with_kernel, plan, kernel, (*rows, *files)),
         )
 
 
@@ -260,9 +260,9 @@ ANOTHER_RUN = "another run"  # fails while another run is measuring
 SIGNS = {"ok": ("ok", "dim"), "warn": ("?", "warning"), "fail": ("x", "error")}
 
 
-def checks(found: Sequence[Row]) -> tuple[Item, ...]:
+def checks(rows: Sequence[Row]) -> tuple[Item, ...]:
     """The preflight checks, the worst first."""
-    ordered = sorted(found, key=lambda row: ("fail", "warn", "ok").index(row["status"]))
+    ordered = sorted(rows, key=lambda row: ("fail", "warn", "ok").index(row["status"]))
     items = []
     for row in ordered:
         sign, mark = SIGNS[row["status"]]
@@ -274,10 +274,10 @@ def checks(found: Sequence[Row]) -> tuple[Item, ...]:
 
 def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuring: str) -> tuple[Row, ...]:
     """Checks of the plan itself: disk space, if known, and no other run on this machine."""
-    found: list[Row] = []
+    rows: list[Row] = []
     if needed_bytes and free_bytes is not None:
         enough = free_bytes >= needed_bytes
-        found.append(
+        rows.append(
             {
                 "name": "free space",  # replaces the check of `bench doctor`, which knows no plan
                 "status": "ok" if enough else "fail",
@@ -287,7 +287,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
             }
         )
     if measuring:
-        found.append(
+        rows.append(
             {
                 "name": ANOTHER_RUN,
                 "status": "warn" if plan.allow_concurrent else "fail",
@@ -296,7 +296,7 @@ def own_checks(plan: Request, needed_bytes: int, free_bytes: int | None, measuri
                 "remedy": "wait for it, or choose concurrent in the design",
             }
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def unfinished(offer: Choices) -> tuple[Row, ...]:

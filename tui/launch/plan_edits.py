@@ -37,8 +37,8 @@ def with_build(request: Request, build: str, order: Sequence[str]) -> Request:
         left = tuple(other for other in request.builds if other != build)
         return _based(replace(request, builds=left), None if build == base else base)
     wanted = {*request.builds, build}
-    own = [other for other in (*request.builds, build) if other not in order]
-    return _based(replace(request, builds=(*(other for other in order if other in wanted), *own)), base)
+    added = [other for other in (*request.builds, build) if other not in order]
+    return _based(replace(request, builds=(*(other for other in order if other in wanted), *added)), base)
 
 
 def with_base(request: Request, build: str, order: Sequence[str]) -> Request:
@@ -64,10 +64,10 @@ def with_kernel(request: Request, kernel: str, order: Sequence[str]) -> Request:
 def with_option(request: Request, name: str, value: Any, excludes: Sequence[str] = ()) -> Request:
     """Set an option of the workload, or of a feature, and drop those that it excludes; None removes it."""
     if name in {option.name for option in feature_options()}:
-        entries = {other: own for other, own in request.entries().items() if other != name}
+        entries = {other: value for other, value in request.entries().items() if other != name}
         return request_of(entries if value is None else {**entries, name: value})
     dropped = (name, *(excludes if value is not None else ()))
-    kept = {other: own for other, own in request.options.items() if other not in dropped}
+    kept = {other: value for other, value in request.options.items() if other not in dropped}
     return replace(request, options=kept if value is None else {**kept, name: value})
 
 

@@ -35,13 +35,13 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
     options.sort(key=lambda option: option.rare)  # those without a flag come last
     if preset is not None:
         fixed = f"{preset['preset']} is a plan of its own: it has its steps and sizes"
-        own = [option.name for option in options if isinstance(preset.get(option.name), str)]
+        texts = [option.name for option in options if isinstance(preset.get(option.name), str)]
         sizes = tuple(map(str, preset.get("scales", ())))
         scales = [dataclasses.replace(option, choices=sizes) for option in options if sizes and option.name == SCALE]
         return (
             first,
             *(_option(option, plan, offer) for option in scales),
-            *(Item(name, text=str(preset[name]), detail=fixed) for name in own),
+            *(Item(name, text=str(preset[name]), detail=fixed) for name in texts),
         )
     sized = any(SCALE in row for row in offer.workloads if row["workload"] == plan.workload)  # otherwise only presets
     return (first, *(_option(option, plan, offer) for option in options if sized or option.name != SCALE))
@@ -49,14 +49,14 @@ def load(plan: Request, offer: Choices) -> tuple[Item, ...]:
 
 def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = None) -> tuple[Item, ...]:
     """The design of the run; values that the plan leaves open come from the estimate."""
-    own = {option.name: option for option in options_of(Request)}
+    fields = {option.name: option for option in options_of(Request)}
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     interleave = (estimate or {}).get("interleave", plan.interleave)
     step = 2 if interleave == "cells" else 1  # an even number of whole cells balances their order
     return (
         _number("repeats", repeats_of(plan, estimate),
                 "cells per build; a verdict needs 3; better 4 or 6, so that each build is first equally often",
-                lambda value: replace(plan, repeats=value or 1, until_known=False), own["repeats"], step=step,
+                lambda value: replace(plan, repeats=value or 1, until_known=False), fields["repeats"], step=step,
                 least=step),
         _yes("A/A", plan.aa, "also runs the base against itself: the noise floor of this machine",
              lambda value: replace(plan, aa=value)),
@@ -72,17 +72,17 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
                     "others; empty: no limit",
              question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
                                lambda text: replace(
-                                   plan, minutes=_given("minutes", own["minutes"], text), until_known=False),
-                               _forms(own["minutes"], "as much as the repeats take"))),
+                                   plan, minutes=_given("minutes", fields["minutes"], text), until_known=False),
+                               _forms(fields["minutes"], "as much as the repeats take"))),
         Item("margin", text=f"{plan.margin:.1%}", detail="margin: the smallest effect that matters",
              lesser=lambda: replace(plan, margin=max(0.005, round(plan.margin - 0.005, 4))),
              greater=lambda: replace(plan, margin=min(0.5, round(plan.margin + 0.005, 4))),
              question=Question("margin in percent", f"{plan.margin * 100:g}",
-                               lambda text: replace(plan, margin=_percent(own["margin"], text)),
-                               f"1.5 or 1.5%; default {own['margin'].default:.1%}")),
+                               lambda text: replace(plan, margin=_percent(fields["margin"], text)),
+                               f"1.5 or 1.5%; default {fields['margin'].default:.1%}")),
         *clients,
         _number("seed", plan.seed, "of the data; the same for all builds",
-                lambda value: replace(plan, seed=value or 0), own["seed"], step=1),
+                lambda value: replace(plan, seed=value or 0), fields["seed"], step=1),
         Item("settings", text=" ".join(plan.overrides) or "-",
              detail=f"settings on top of every config: {' '.join(plan.overrides) or 'none'}",
              question=Question("settings on top of every config: NAME=VALUE, separated by spaces",

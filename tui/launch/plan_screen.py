@@ -223,9 +223,9 @@ class PlanScreen(BenchScreen):
     def check_items(self) -> tuple[Item, ...]:
         """The state of the machine, and the plan's own requirements."""
         needed, free = ((self.estimate or {}).get(name, 0) for name in ("needed_bytes", "free_bytes"))
-        own = launch_choices.own_checks(self.plan, needed, free, self.measuring)
-        named = {check["name"] for check in own}
-        return launch_choices.checks((*own, *(check for check in self.checks if check["name"] not in named)))
+        checks = launch_choices.own_checks(self.plan, needed, free, self.measuring)
+        named = {check["name"] for check in checks}
+        return launch_choices.checks((*checks, *(check for check in self.checks if check["name"] not in named)))
 
     @on(events.Resize)
     def _come_back(self) -> None:

@@ -52,27 +52,27 @@ def plans(offer: Choices) -> tuple[Ready, ...]:
 
 def recent(out: Path) -> tuple[Row, ...]:
     """Builds of the newest runs, known before `bench` has listed any."""
-    found: dict[str, Row] = {}
+    by_label: dict[str, Row] = {}
     for run in runs_in(out)[:RECENT]:
         with suppress(UserError):
-            found |= {
+            by_label |= {
                 build.label: {"label": build.label, "version": build.version, "provenance": build.provenance}
                 for build in read_manifest(run).builds
                 if not build.external
             }
-    return tuple(found.values())
+    return tuple(by_label.values())
 
 
 def newest(offer: Choices, majors: int) -> tuple[str, ...]:
     """The newest release, or release candidate, of each of the newest majors, oldest first; from source if possible."""
-    found: dict[int, tuple[tuple[int, ...], bool, str]] = {}
+    by_major: dict[int, tuple[tuple[int, ...], bool, str]] = {}
     for row in offer.builds:
         key = order_of(str(row["version"]))
         if not key[0] or (*key, 0)[1] < -1 or row.get("initdb_args") or row.get("patches") or not _here(row):
             continue
         one = (key, row["provenance"] == "source", str(row["label"]))
-        found[key[0]] = max(found.get(key[0], one), one)
-    return tuple(found[major][2] for major in sorted(found)[-majors:])
+        by_major[key[0]] = max(by_major.get(key[0], one), one)
+    return tuple(by_major[major][2] for major in sorted(by_major)[-majors:])
 
 
 def _here(row: Row) -> bool:

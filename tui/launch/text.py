@@ -59,12 +59,12 @@ def panel(
     deep = -(-len(items) // columns)
     place = f"{seen.start + 1}-{seen.stop}/{deep}" if deep > len(seen) else ""
     lines = [_title(form, cells - 1, glyphs, focused, note, place)]
-    each = (cells - 1) // columns
+    cell_width = (cells - 1) // columns
     for row in seen:
         spans: list[tuple[str, str]] = []
         for number in range(row * columns, min(len(items), (row + 1) * columns)):
-            item = _item(items[number], focused and number == cursor, form, each, glyphs)
-            spans += [*item, (" " * max(0, each - width(item)), "")]
+            item = _item(items[number], focused and number == cursor, form, cell_width, glyphs)
+            spans += [*item, (" " * max(0, cell_width - width(item)), "")]
         lines.append(tuple(spans))
     return lines + waits
 
@@ -165,8 +165,8 @@ def small(
     lines = [line(("LAUNCH", "strong"))]
     builds = ", ".join(name_of(build) for build in plan.builds) or "none chosen yet"
     lines.append(line(f"builds   {builds}"))
-    each = f", each with {plan.set_each}" if plan.set_each else ""
-    lines.append(line(f"configs  {', '.join(plan.configs)}{each}"))
+    beside = f", each with {plan.set_each}" if plan.set_each else ""
+    lines.append(line(f"configs  {', '.join(plan.configs)}{beside}"))
     lines.append(line(f"load     {offer.load(plan)}, {repeats_of(plan, estimate)} repeats"))
     if estimate is not None and not trouble:
         lines.append(line(amount(estimate)))

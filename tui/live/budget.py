@@ -19,12 +19,12 @@ def summary(view: ViewState, columns: int, glyphs: Glyphs) -> list[Line]:
         return []
     decided = sum(step.state == "known" for step in divided.steps.values())
     pairs = f"{view.left} pair{'' if view.left == 1 else 's'} of {span(divided.pair_s)} left"
-    own = divided.steps.get(view.step.name) if view.step is not None else None
-    this = f"{view.step.name} {_width(own, glyphs)}; " if view.step is not None and own is not None else ""
+    division = divided.steps.get(view.step.name) if view.step is not None else None
+    this = f"{view.step.name} {_width(division, glyphs)}; " if view.step is not None and division is not None else ""
     counts = f"decided {decided} of {len(divided.steps)}"
     forms = (f" {this}{counts}; {pairs}", f" {this}{counts}", f" {counts}")
     lines = [line((text, "dim")) for text in forms]
-    return [next((each for each in lines if width(each) <= columns), lines[-1])]
+    return [next((candidate for candidate in lines if width(candidate) <= columns), lines[-1])]
 
 
 def rows(view: ViewState, glyphs: Glyphs) -> list[Line]:

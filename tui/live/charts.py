@@ -111,11 +111,11 @@ class Charts:
         if series is None or view.step is None:
             self.clear()
             return
-        whole, shown = axes.of(view), pointer.axis(view)
+        full, shown = axes.of(view), pointer.axis(view)
         servers = view.interleaved
         stalls = [axes.interval(stall, view.at_ns, servers) for stall in view.stalls]
-        marked = [(*stall, "worse") for stall in stalls] if servers is None else _of_sides(servers, whole=False)
-        cursor, cross = whole.at if view.speed is not None else None, pointer.cross
+        marked = [(*stall, "worse") for stall in stalls] if servers is None else _of_sides(servers, full=False)
+        cursor, cross = full.at if view.speed is not None else None, pointer.cross
         self.ghost = None
         if hot:
             self._show_heat(player.details(view), view, kind, shown, _special(shown, self.cells, stalls, cursor, cross))
@@ -135,17 +135,17 @@ class Charts:
             self.times.show(series.slowest[kind], shown, stalls, cross=cross)
         else:
             self.times.clear()
-        self._show_axis(view, shown, whole)
+        self._show_axis(view, shown, full)
         at = axes.interval(chosen, view.at_ns, view.interleaved) if chosen is not None else None
         if at is None and cursor is not None:
             at = (cursor, cursor)
-        recorded = whole.at
+        recorded = full.at
         if view.speed is not None:  # a recording is known beyond the position of the replay
             recorded = series.newest_ns if view.interleaved is None else view.interleaved.lane.active_ns
             later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
             marked += [(*axes.interval(stall, series.newest_ns), "worse") for stall in later if servers is None]
-            marked = _of_sides(servers, whole=True) if servers is not None else marked
-        row = ribbon(self.cells, (whole.start, whole.end), recorded, marked, at)
+            marked = _of_sides(servers, full=True) if servers is not None else marked
+        row = ribbon(self.cells, (full.start, full.end), recorded, marked, at)
         self.ribbon.show([(("stalls ", "dim"), *row)])
 
     def reserve(self, roles: int) -> None:
@@ -185,12 +185,12 @@ class Charts:
             return
         self.heat.show(_scaled(*heat(self._heat.of(points, axis, self.cells).columns, rows, special, self._glyphs)))
 
-    def _show_axis(self, view: ViewState, shown: Axis, whole: Axis) -> None:
+    def _show_axis(self, view: ViewState, shown: Axis, full: Axis) -> None:
         lasting = [placed(event, view.at_ns) for event in view.events if event.kind != "stall"]
         if view.interleaved is not None:
             lane = view.interleaved.lane
             lasting = [(event, lane.active_at(int(begin)), lane.active_at(int(end))) for event, begin, end in lasting]
-        row = axis_row(shown, whole.start, self.cells, lasting, self._glyphs)
+        row = axis_row(shown, full.start, self.cells, lasting, self._glyphs)
         self.axis.show([((" " * SCALE_CELLS, ""), *row)])
 
     def _ghost_of(self, player: Player, view: ViewState, kind: str, axis: Axis) -> Ghost | None:
@@ -249,13 +249,13 @@ def _special(
     return special
 
 
-def _of_sides(servers: InterleavedStep, *, whole: bool) -> list[tuple[float, float, str]]:
+def _of_sides(servers: InterleavedStep, *, full: bool) -> list[tuple[float, float, str]]:
     """Stalls of all servers, each in its own active time and with its mark, those of the chosen one last."""
     order = sorted(range(len(servers.sides)), key=lambda place: place == servers.chosen)
     return [
-        (*axes.interval(event, side.series.newest_ns if whole else servers.at_ns, servers, place), SIDES[place])
+        (*axes.interval(event, side.series.newest_ns if full else servers.at_ns, servers, place), SIDES[place])
         for place, side in ((place, servers.sides[place]) for place in order)
-        for event in (side.series.events if whole else side.stalls)
+        for event in (side.series.events if full else side.stalls)
         if event.kind == "stall"
     ]
 

@@ -67,9 +67,9 @@ class Mouse:
         """Choose the stall there; without one, seek there in a replay, or zoom to its surroundings live."""
         view = self._playback.view
         assert view is not None
-        whole, cells = axes.of(view), self._charts.cells
-        moment = moment_of(whole, cells, x)
-        if stall := self._playback.stall_at(moment, (whole.end - whole.start) / max(1, cells)):
+        full, cells = axes.of(view), self._charts.cells
+        moment = moment_of(full, cells, x)
+        if stall := self._playback.stall_at(moment, (full.end - full.start) / max(1, cells)):
             self._playback.choose_stall(stall)
             return ""
         if self._playback.replay is not None and view.interleaved is None:

@@ -27,23 +27,23 @@ class Pointer:
         return self.window == 0 and self.part is None and self.cross is None
 
     def axis(self, view: ViewState) -> Axis:
-        whole = axes.of(view)
+        full = axes.of(view)
         if self.part is None:
-            return axes.window(whole, WINDOWS[self.window][1])
-        return Axis(*self.part, min(self.part[1], whole.at))
+            return axes.window(full, WINDOWS[self.window][1])
+        return Axis(*self.part, min(self.part[1], full.at))
 
     def words(self, view: ViewState) -> str:
         """The visible part in words: `0-2m00s`, `60 s`, or its start and end."""
-        whole = axes.of(view)
+        full = axes.of(view)
         if self.part is None:
-            return axes.words(whole, self.window)
-        start, end = ((at - whole.start) / SECOND_NS for at in self.part)
+            return axes.words(full, self.window)
+        start, end = ((at - full.start) / SECOND_NS for at in self.part)
         return f"{axes.moment(start)}-{axes.moment(end)}"
 
     def zoom(self, view: ViewState, one: float, other: float) -> bool:
         """Show the part between two moments; False if it is too short."""
-        whole = axes.of(view)
-        start, end = max(whole.start, min(one, other)), min(whole.end, max(one, other))
+        full = axes.of(view)
+        start, end = max(full.start, min(one, other)), min(full.end, max(one, other))
         if end - start < LEAST_NS:
             return False
         self.part, self.window = (start, end), 0
@@ -91,9 +91,9 @@ class Pointer:
 
     def scale(self, view: ViewState, moment: float, factor: float) -> None:
         """Scale the visible part by `factor` around a moment."""
-        axis, whole = self.axis(view), axes.of(view)
+        axis, full = self.axis(view), axes.of(view)
         start, end = (moment + (edge - moment) * factor for edge in (axis.start, axis.end))
-        if start <= whole.start and end >= whole.end:
+        if start <= full.start and end >= full.end:
             self.forget()
         else:
             self.zoom(view, start, end)

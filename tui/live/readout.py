@@ -21,12 +21,12 @@ def readout(
 ) -> Line:
     """Time of the column, mean, least and greatest rate, the base's rate, the longest operation, the waits."""
     assert pointer.cross is not None and view.series is not None
-    axis, whole = pointer.axis(view), axes.of(view)
+    axis, full = pointer.axis(view), axes.of(view)
     start, end = column_of(axis, pointer.cross, cells)
     known = min(end, axis.at)  # ahead of a replay only the base is drawn
     width_s = (end - start) / SECOND_NS
     of = f" ({width_s:.0f} s)" if width_s >= 1.5 else ""
-    spans: list[Span] = [(f" {axes.moment((start - whole.start) / SECOND_NS)}", "cursor"), (of, "dim")]
+    spans: list[Span] = [(f" {axes.moment((start - full.start) / SECOND_NS)}", "cursor"), (of, "dim")]
     unit = view.unit if kind == view.primary_role else UNITS.get(kind, "ops/s")
     if view.interleaved is not None:
         for place, side in enumerate(view.interleaved.sides):

@@ -52,8 +52,8 @@ def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, 
     until = f", ends {ends(view)}" if view.left_s is not None else ""
     away = f" (in {span(view.left_s)})" if view.left_s is not None else ""
     unit = f"; {step} in {'s' if view.timed else view.unit}" if any(step in planned.rates for planned in plan) else ""
-    whole = f"{head}{until}{away}{unit}"
-    lines = [line(("plan", "strong"), (whole if len(whole) + 4 <= columns else f"{head}{until}{unit}", "dim"))]
+    text = f"{head}{until}{away}{unit}"
+    lines = [line(("plan", "strong"), (text if len(text) + 4 <= columns else f"{head}{until}{unit}", "dim"))]
     places = [place for place, planned in enumerate(plan) if planned.state in ("running", "next")]
     now = places[0] if places else len(plan)
     room = max(1, rows - 2)

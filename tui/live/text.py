@@ -144,8 +144,8 @@ def arrow(change: float, glyphs: Glyphs) -> str:
 
 def rates(view: ViewState, kind: str, window: str, *, glyphs: Glyphs = SETS["ascii"], columns: int = 80) -> Line:
     """The rates; in a narrow terminal without the range over several cells of the base."""
-    whole = _rates(view, kind, window, glyphs, several=True)
-    return whole if width(whole) <= columns else _rates(view, kind, window, glyphs, several=False)
+    line = _rates(view, kind, window, glyphs, several=True)
+    return line if width(line) <= columns else _rates(view, kind, window, glyphs, several=False)
 
 
 def _rates(view: ViewState, kind: str, window: str, glyphs: Glyphs, *, several: bool) -> Line:

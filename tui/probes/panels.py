@@ -90,28 +90,28 @@ def panels(moment: Moment, columns: int, rows: int, glyphs: Glyphs) -> list[Line
         )
     }
     wall_ns = moment.place.session.wall(0)
-    made: list[list[Line]] = []
+    panel_lines: list[list[Line]] = []
     for name, histogram in list(sums.histograms.items())[:2]:
         # The known maximum belongs to the first field: waits, or plannings.
-        longest_us = sums.figures.get("max_us") if not made else None
+        longest_us = sums.figures.get("max_us") if not panel_lines else None
         stalled = probe_text.stalled_buckets(tuple(around.values()), name, histogram, moment.stalls, wall_ns)
         bars = probe_text.bars(histogram, stalled, cells, rows, log=moment.log, glyphs=glyphs)
-        made.append([probe_text.summary(name, histogram, longest_us), *bars])
-    if len(made) < 2:
+        panel_lines.append([probe_text.summary(name, histogram, longest_us), *bars])
+    if len(panel_lines) < 2:
         heading = line((f" {series.probe}, {series.role}", "strong"), (f"  {short(sums.seconds)} s", "dim"))
-        width = cells if made else columns - 1
+        width = cells if panel_lines else columns - 1
         lines = probe_text.figure_lines(series.probe, sums.figures, sums.seconds, width, glyphs)
-        made.append([heading, *lines])
-    if len(made) < 2:
-        return [*made[0][: rows + 1], *[()] * (rows + 1 - len(made[0]))]
-    return side_by_side(made[0], made[1], cells, rows + 1, glyphs)
+        panel_lines.append([heading, *lines])
+    if len(panel_lines) < 2:
+        return [*panel_lines[0][: rows + 1], *[()] * (rows + 1 - len(panel_lines[0]))]
+    return side_by_side(panel_lines[0], panel_lines[1], cells, rows + 1, glyphs)
 
 
 def _stacks(moment: Moment, role: str, sums: Sums, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """The functions sampled in a finished step; while it lasts, the number of samples."""
     rate = sums.figures.get("samples", 0) / sums.seconds
-    told = f"  {short(rate)} samples/s; f opens the flame graph"
-    heading = line((f" {moment.probe}, {role}", "strong"), (told, "dim"))
+    words = f"  {short(rate)} samples/s; f opens the flame graph"
+    heading = line((f" {moment.probe}, {role}", "strong"), (words, "dim"))
     if moment.stacks is None:
         lines = [heading, *folded(moment.stacks_note or "reading the stacks", columns, "dim")]
     else:
@@ -154,8 +154,8 @@ def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Lin
         return []
     field = _field(sums)
     # The whole step; while its end is unknown, an estimated length.
-    whole = axes.whole(moment.place.step, moment.end_ns)
-    axis = (int(whole.start), int(whole.end))
+    step_axis = axes.whole(moment.place.step, moment.end_ns)
+    axis = (int(step_axis.start), int(step_axis.end))
     columns = series.columns(field, axis, cells, moment.at_ns)
     peak = max((column.peak for column in columns if column is not None), default=0.0)
     if field in sums.histograms:

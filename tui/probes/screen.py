@@ -244,8 +244,8 @@ class ProbesScreen(BenchScreen):
         if moment is None or news is None:
             return probe_rows(self._listed, news.observers if news is not None else (), (), (), None)
         step, attempt = moment.place.step, moment.place.attempt
-        told = (event for event in self._events.values() if event.started_ns <= moment.at_ns)
-        reports = [event for event in told if event.attempt_id == attempt.id]
+        events = (event for event in self._events.values() if event.started_ns <= moment.at_ns)
+        reports = [event for event in events if event.attempt_id == attempt.id]
         totals = step.totals if step.ended_ns is not None and moment.at_ns >= step.ended_ns else None
         return probe_rows(self._listed, news.observers, news.fresh, reports, totals)
 

@@ -64,12 +64,12 @@ def grouped(histogram: Histogram, rows: int) -> list[tuple[int, int, int]]:
     """Merge neighbours into at most `rows` (lowest bucket, highest, count), omitting empty ones: a tail stays close."""
     together = 1
     while True:
-        found: dict[int, int] = {}
+        groups: dict[int, int] = {}
         for bucket, count in histogram.items():
-            found[bucket // together] = found.get(bucket // together, 0) + count
-        found = {bucket: count for bucket, count in found.items() if count}
-        if len(found) <= max(1, rows):
-            return [(b * together, (b + 1) * together - 1, found[b]) for b in sorted(found)]
+            groups[bucket // together] = groups.get(bucket // together, 0) + count
+        groups = {bucket: count for bucket, count in groups.items() if count}
+        if len(groups) <= max(1, rows):
+            return [(b * together, (b + 1) * together - 1, groups[b]) for b in sorted(groups)]
         together *= 2
 
 
@@ -142,13 +142,13 @@ def figure_lines(probe: str, figures: Mapping[str, int], seconds: float, cells: 
     lines: list[Line] = []
     parts = {name: figures[name] for name in dict(SHARES).get(probe, ()) if figures.get(name)}
     parts |= {name: count for name, count in figures.items() if name.startswith("phase ")}
-    whole = sum(parts.values())
+    parts_total = sum(parts.values())
     room = max(4, cells - 16 - 6)
     for name, value in parts.items():
         words = name.removeprefix("phase ") if probe in ("phases", "stacks") else _words(probe, name)
-        filled = round(value / whole * room)
+        filled = round(value / parts_total * room)
         text = (f" {words.removesuffix('_us'):<15}", "dim"), (glyphs.levels[-1] * filled, "rate")
-        lines.append(line(*text, (" " * (room - filled) + f"{value / whole:5.0%}", "")))
+        lines.append(line(*text, (" " * (room - filled) + f"{value / parts_total:5.0%}", "")))
     for name, value in figures.items():
         if name in parts or name in ("processes", "max_us") or not value:
             continue
@@ -243,8 +243,8 @@ def _heat(columns: Sequence[HeatColumn | None], stalled: set[int], rows: int, gl
         for x in range(HEAT_LABEL, len(columns)):
             column = columns[x]
             count = sum(column.counts.get(bucket, 0) for bucket in range(low, high + 1)) if column is not None else 0
-            whole = sum(column.counts.values()) if column is not None else 0
-            share = math.log1p(count) / math.log1p(whole) if count else 0.0
+            total = sum(column.counts.values()) if column is not None else 0
+            share = math.log1p(count) / math.log1p(total) if count else 0.0
             character = glyphs.levels[max(1, round(share * steps))] if count else " "
             spans.append((character, "stall" if x in stalled else "rate"))
         lines.append(((f"{bucket_words(low, high):>9} ", "dim"), *joined(spans)))
@@ -301,14 +301,17 @@ def remarks(rows: Sequence[ProbeRow], chosen: int, columns: int, lines: int, gly
     for row in order:
         if row.remarks:
             texts.setdefault(row.remarks[-1], row.probe)
-    found: list[Line] = []
+    remark_lines: list[Line] = []
     if not order[0].remarks:
         known = f"{order[0].question} Costs {order[0].cost}." if order[0].question else "looking up its needs and cost"
         about = f"{order[0].probe}: {known}"
-        found += [line((f" {text}", "dim")) for text in textwrap.wrap(about, columns - 1)]
+        remark_lines += [line((f" {text}", "dim")) for text in textwrap.wrap(about, columns - 1)]
     for text, probe in texts.items():
         named = text if text.startswith(("probes:", f"{probe}:")) else f"{probe}: {text}"
-        found += [line((f" {part}", "warning")) for part in textwrap.wrap(f"? {named}", columns - 1)]
-    if len(found) > lines:
-        found = [*found[: lines - 1], fit((*found[lines - 1], (" ...", "dim")), columns, glyphs.ellipsis)]
-    return found
+        remark_lines += [line((f" {part}", "warning")) for part in textwrap.wrap(f"? {named}", columns - 1)]
+    if len(remark_lines) > lines:
+        remark_lines = [
+            *remark_lines[: lines - 1],
+            fit((*remark_lines[lines - 1], (" ...", "dim")), columns, glyphs.ellipsis),
+        ]
+    return remark_lines

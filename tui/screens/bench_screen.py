@@ -169,8 +169,8 @@ class BenchScreen(NewestSize, Screen[None]):
         if columns < LEAST[0] or rows < LEAST[1]:
             lines = [line(f"terminal too small (need {LEAST[0]}x{LEAST[1]}, have {columns}x{rows})"), *lines]
         else:
-            whole = f"the whole screen needs {self.WHOLE[0]}x{self.WHOLE[1]}; have {columns}x{rows}"
-            lines += [line(), line((whole, "dim"))]
+            notice = f"the whole screen needs {self.WHOLE[0]}x{self.WHOLE[1]}; have {columns}x{rows}"
+            lines += [line(), line((notice, "dim"))]
         self.fill(small=lines)
 
     def notify_line(self, text: str, mark: str = "") -> None:

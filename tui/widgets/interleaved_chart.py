@@ -115,7 +115,7 @@ def _edge(last: SoFar) -> float:
     if edge < LINEAR:
         return edge
     factor = exp(ROOM * max(-log(ends[0]), log(ends[1])))
-    return float(next((each for each in FACTORS if each >= factor), FACTORS[-1])) - 1
+    return float(next((candidate for candidate in FACTORS if candidate >= factor), FACTORS[-1])) - 1
 
 
 def _height(ratio: float, edge: float) -> tuple[float, float]:

@@ -36,11 +36,11 @@ def _braille_filled(columns: Sequence[Span | None], top: float, rows: int) -> li
             continue
         low, high = level(span[0], top, rows * 4), level(span[1], top, rows * 4)
         place, bits = x // 2, _DOTS[x % 2]
-        whole = (low + 1) // 4  # solid cells
+        solid_rows = (low + 1) // 4  # solid cells
         solid = bits[0] | bits[1] | bits[2] | bits[3]
-        for y in range(whole):
+        for y in range(solid_rows):
             cells[rows - 1 - y][place] |= solid
-        for dot in range(whole * 4, low + 1):
+        for dot in range(solid_rows * 4, low + 1):
             cells[rows - 1 - dot // 4][place] |= bits[dot % 4]
         for dot in range(low + 2, high):
             if (dot + x) % 2 == 0:

@@ -31,21 +31,21 @@ NAMED = 3  # steps listed with their figures; others are counted
 
 def answer(cells: ComparedCells, ratios: Sequence[Ratio], groups: Sequence[StepGroup]) -> tuple[Answer, ...]:
     """The answer for each subject compared with the base, except controls."""
-    found = []
+    answers = []
     for subject in cells.others:
         if not subject.control:
             name = cells.names[subject]
-            own = [ratio for ratio in ratios if ratio.subject == name]
-            rates, costs = ([r for r in own if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
+            ratios_of = [ratio for ratio in ratios if ratio.subject == name]
+            rates, costs = ([r for r in ratios_of if r.metric in metrics] for metrics in (PRIMARY_METRICS, (CPU,)))
             lines = (
                 *_of_groups(cells, subject, groups),
                 *_of_rates(cells, subject, rates),
                 *_of_cpu(rates, costs),
-                *_of_latencies(own),
-                *_of_planning(own),
+                *_of_latencies(ratios_of),
+                *_of_planning(ratios_of),
             )
-            found.append(Answer(name, lines))
-    return tuple(found)
+            answers.append(Answer(name, lines))
+    return tuple(answers)
 
 
 def _of_groups(cells: ComparedCells, subject: Subject, groups: Sequence[StepGroup]) -> list[str]:
@@ -55,8 +55,10 @@ def _of_groups(cells: ComparedCells, subject: Subject, groups: Sequence[StepGrou
         ratio = group.ratio
         if ratio.subject == name and ratio.pairs >= MIN_PAIRS and ratio.verdict != "none":
             withheld = f": {'; '.join(ratio.reasons)}"
-            found = withheld if ratio.reasons else f" {ratio.effect}: {ratio.verdict_text}"
-            lines.append(f"{'' if lines else f'{name} against {base}, '}{ratio.step} ({len(group.steps)} steps){found}")
+            text_of = withheld if ratio.reasons else f" {ratio.effect}: {ratio.verdict_text}"
+            lines.append(
+                f"{'' if lines else f'{name} against {base}, '}{ratio.step} ({len(group.steps)} steps){text_of}"
+            )
     return lines
 
 
@@ -86,11 +88,11 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
     }
     lines: list[str] = []
     for verdict, (first, word) in words.items():
-        if own := [ratio for ratio in rates if ratio.verdict == verdict]:
-            every = len(own) == len(rates)
-            head = f"{word} in {len(own)}" if lines else f"{first} in {_steps(own, rates)}"
-            details = _signs(own, every=every) if verdict == "same" else _details(verdict, own)
-            advice = _advice(cells, subject, own) if verdict == "undecided" else ""
+        if with_verdict := [ratio for ratio in rates if ratio.verdict == verdict]:
+            every = len(with_verdict) == len(rates)
+            head = f"{word} in {len(with_verdict)}" if lines else f"{first} in {_steps(with_verdict, rates)}"
+            details = _signs(with_verdict, every=every) if verdict == "same" else _details(verdict, with_verdict)
+            advice = _advice(cells, subject, with_verdict) if verdict == "undecided" else ""
             lines.append(f"{head}{': ' * bool(details)}{details}{advice}")
     return lines
 
@@ -106,9 +108,9 @@ def _details(verdict: Verdict, ratios: Sequence[Ratio]) -> str:
         return _effects(ratios)
     if verdict in ("no slower", "no faster"):
         faster = verdict == "no faster"
-        ends = [(each, each.bounds[faster != (each.metric == TIME)]) for each in ratios if each.bounds]
+        ends = [(ratio, ratio.bounds[faster != (ratio.metric == TIME)]) for ratio in ratios if ratio.bounds]
         ends.sort(key=lambda end: math.log(end[1]) * (-1 if end[0].metric == TIME else 1), reverse=faster)
-        texts = (f"{each.step} {end - 1:+.1%}{' in time' * (each.metric == TIME)}" for each, end in ends)
+        texts = (f"{ratio.step} {end - 1:+.1%}{' in time' * (ratio.metric == TIME)}" for ratio, end in ends)
         return f"at {'best' if faster else 'worst'} {_listed(texts)}"
     if verdict == "undecided":
         return _listed(f"{ratio.step} {_width(ratio)}" for ratio in sorted(ratios, key=_half, reverse=True))
@@ -119,7 +121,7 @@ def _details(verdict: Verdict, ratios: Sequence[Ratio]) -> str:
 def _signs(ratios: Sequence[Ratio], *, every: bool) -> str:
     """Steps within the margin, those whose sign is certain first; only these if all steps are."""
     signs = {ratio.step: ratio.verdict_text.removeprefix("same").lstrip(",") for ratio in ratios}
-    ordered = sorted(signs.items(), key=lambda each: not each[1])
+    ordered = sorted(signs.items(), key=lambda item: not item[1])
     return _listed(f"{step}{sign}" for step, sign in ordered if sign or not every)
 
 
@@ -130,9 +132,9 @@ def _of_cpu(rates: Sequence[Ratio], costs: Sequence[Ratio]) -> list[str]:
         return []
     words: tuple[tuple[Verdict, str], ...] = (("slower", "higher"), ("faster", "lower"))
     parts = [
-        f"{word} in {_steps(own, costs)}: {_effects(own)}"
+        f"{word} in {_steps(with_verdict, costs)}: {_effects(with_verdict)}"
         for verdict, word in words
-        if (own := [ratio for ratio in changed if ratio.verdict == verdict])
+        if (with_verdict := [ratio for ratio in changed if ratio.verdict == verdict])
     ]
     return [f"server CPU per operation is {'; '.join(parts)}"]
 
@@ -169,8 +171,8 @@ def _effects(ratios: Sequence[Ratio]) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    found = list(texts)
-    return ", ".join(found[:NAMED]) + (f" and {len(found) - NAMED} more" if len(found) > NAMED else "")
+    items = list(texts)
+    return ", ".join(items[:NAMED]) + (f" and {len(items) - NAMED} more" if len(items) > NAMED else "")
 
 
 def _advice(cells: ComparedCells, subject: Subject, undecided: Sequence[Ratio]) -> str:

@@ -91,7 +91,7 @@ def compare(
         *statement_plans.planning(cells),
         *(section for feature in features() for section in feature.sections(comparison)),
     )
-    return replace(comparison, sections=tuple(each for each in sections if each.rows or each.findings))
+    return replace(comparison, sections=tuple(section for section in sections if section.rows or section.findings))
 
 
 def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCells:
@@ -135,9 +135,9 @@ def _base(wanted: str, names: dict[Subject, str]) -> Subject:
 
 
 def _left_out(cells: ComparedCells) -> Iterable[LeftOutCell]:
-    for found in (found for run in cells.runs for found in run.cells if found.state != "finished"):
-        name = cells.names[found.cell.subject]
-        yield LeftOutCell(found.run, found.cell.id, name, found.cell.repeat, found.state, found.reason)
+    for result in (result for run in cells.runs for result in run.cells if result.state != "finished"):
+        name = cells.names[result.cell.subject]
+        yield LeftOutCell(result.run, result.cell.id, name, result.cell.repeat, result.state, result.reason)
 
 
 def _with_kernel(run: RunResult) -> RunResult:
@@ -153,8 +153,8 @@ def _with_kernel(run: RunResult) -> RunResult:
 
 def _workload(run: RunResult) -> WorkloadSummary:
     workload = run.manifest.workload
-    found = converted(workload, WorkloadSummary, f"{run.path / 'manifest.json'}: workload")
-    return replace(found, non_default=comparability.of_workload(workload, "non_default", tuple[str, ...]))
+    summary = converted(workload, WorkloadSummary, f"{run.path / 'manifest.json'}: workload")
+    return replace(summary, non_default=comparability.of_workload(workload, "non_default", tuple[str, ...]))
 
 
 def _cell_steps(result: CellResult, names: dict[Subject, str]) -> Iterable[CellStep]:

@@ -16,45 +16,49 @@ from engine.results.ratio import CHANGED, PRIMARY_METRICS, Ratio
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spread]) -> tuple[str, ...]:
-    found = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
-    found += _unknown(cells)
-    found += _clocks(cells)
-    found += [
+    sentences = [f"drift at {cell.cell.id}: {sentence}" for cell in cells.cells for sentence in cell.drift]
+    sentences += _unknown(cells)
+    sentences += _clocks(cells)
+    sentences += [
         text for run in cells.runs for text in missing_steps.sentences(missing_steps.recorded(run.manifest.workload))
     ]
-    rates = {(each.step, each.subject): each for each in spread if each.metric in PRIMARY_METRICS}
+    rates = {
+        (spread_of.step, spread_of.subject): spread_of for spread_of in spread if spread_of.metric in PRIMARY_METRICS
+    }
     for step in cells.steps:
         for subject, name in cells.names.items():
             of_rate = rates.get((step, name))
             if of_rate is not None and of_rate.bimodal:
-                found.append(f"{step}: the cells of {name} are bimodal, {of_rate.gap:.0%} apart")
+                sentences.append(f"{step}: the cells of {name} are bimodal, {of_rate.gap:.0%} apart")
             elif of_rate is not None and of_rate.wide:
-                found.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
-            found += _short_deletes(cells, step, subject)
-    found += pooling.findings(cells, judged)
-    found += external_servers.findings(cells)
-    found += slice_verdicts.findings(cells)
-    found += layouts.findings(cells, judged)
-    found += _left_alone(cells)
+                sentences.append(f"{step}: the cells of {name} vary by {of_rate.cv:.0%} (CV)")
+            sentences += _short_deletes(cells, step, subject)
+    sentences += pooling.findings(cells, judged)
+    sentences += external_servers.findings(cells)
+    sentences += slice_verdicts.findings(cells)
+    sentences += layouts.findings(cells, judged)
+    sentences += _left_alone(cells)
     if len(cells.levels.analyses) > 1:
-        found.append(
+        sentences.append(
             f"verdicts are at {cells.levels.differs():.1%}, because these pairs may be analysed more than once: all "
             "analyses together report equal servers as different in at most 5% of comparisons"
         )
-    found += [
+    sentences += [
         f"{ratio.step}: the base against itself differs by {ratio.ratio - 1:+.1%} in {ratio.metric}; "
         "do not trust effects of that size in this step"
         for ratio in judged
         if ratio.control == "aa" and ratio.verdict in CHANGED and ratio.ratio is not None
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(sentences))
 
 
 def _unknown(cells: ComparedCells) -> Iterable[str]:
     texts: dict[str, dict[str, None]] = {}  # by build: its cells may be under several configs
     for cell in cells.cells:
         texts.setdefault(cell.cell.subject.build, {}).update(dict.fromkeys(cell.unknown))
-    return (f"{build} has what pgbed does not know: {'; '.join(found)}" for build, found in texts.items() if found)
+    return (
+        f"{build} has what pgbed does not know: {'; '.join(unknown)}" for build, unknown in texts.items() if unknown
+    )
 
 
 def _clocks(cells: ComparedCells) -> Iterable[str]:
@@ -68,8 +72,8 @@ def _clocks(cells: ComparedCells) -> Iterable[str]:
     known = ((cell.cell.subject, cell.settings.values) for cell in cells.cells)
     clocks = {cells.names[subject]: clock_of(settings) for subject, settings in known if settings}
     if len(set(clocks.values())) > 1:
-        each = ", ".join(f"{name} {clock}" for name, clock in clocks.items())
-        yield f"servers time with different clocks ({each}): track_io_timing and EXPLAIN ANALYZE cost unlike CPU time"
+        listed = ", ".join(f"{name} {clock}" for name, clock in clocks.items())
+        yield f"servers time with different clocks ({listed}): track_io_timing and EXPLAIN ANALYZE cost unlike CPU time"
 
 
 def clock_of(settings: Mapping[str, str]) -> str:
@@ -81,16 +85,18 @@ def clock_of(settings: Mapping[str, str]) -> str:
 def _left_alone(cells: ComparedCells) -> Iterable[str]:
     """Steps that have fewer pairs than others, because more would not have changed their verdicts."""
     for run in (run for run in cells.runs if run.manifest.adaptive):
-        own = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
-        counts = {step: sum(step in cell.steps for cell in own) for step in cells.steps}
-        if fewer := [f"{step} ({count} of {len(own)})" for step, count in counts.items() if 0 < count < len(own)]:
+        base_cells = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
+        counts = {step: sum(step in cell.steps for cell in base_cells) for step in cells.steps}
+        if fewer := [
+            f"{step} ({count} of {len(base_cells)})" for step, count in counts.items() if 0 < count < len(base_cells)
+        ]:
             yield f"left out of further pairs, since decided or withheld for good: {', '.join(fewer)}"
 
 
 def _short_deletes(cells: ComparedCells, step: str, subject: Subject) -> list[str]:
     deletes = [role for result in cells.of(subject, step) for role in result.totals.of_kind("delete")]
-    short, made = sum(role.short_deletes for role in deletes), sum(role.statements for role in deletes)
+    short, deleted = sum(role.short_deletes for role in deletes), sum(role.statements for role in deletes)
     if not short:
         return []
     name = cells.names[subject]
-    return [f"{step}: {short:,} of {made:,} deletes with {name} deleted a different number of rows than requested"]
+    return [f"{step}: {short:,} of {deleted:,} deletes with {name} deleted a different number of rows than requested"]

@@ -108,7 +108,7 @@ def _noise(cells: ComparedCells) -> tuple[dict[str, SliceNoise], list[float]]:
     from engine.analysis.ratios.slice_verdicts import log_ratios, self_check, steps_of
     from engine.analysis.statistics.slice_estimates import by_kind, noise_per_root_second
 
-    found: dict[str, SliceNoise] = {}
+    noises: dict[str, SliceNoise] = {}
     taus = []
     for subject in (subject for subject in cells.others if not subject.control):
         steps = steps_of(cells, subject)
@@ -117,12 +117,14 @@ def _noise(cells: ComparedCells) -> tuple[dict[str, SliceNoise], list[float]]:
         known = {step: logs for step, logs in ratios.items() if len(logs) >= MIN_PAIRS}
         kinds = [pairs[0][0].steps[step].group for pairs, step in steps if step in known]
         if known:
-            taus.append(math.sqrt(fmean(each.tau**2 for each in by_kind(kinds, list(known.values()), inflation))))
+            taus.append(
+                math.sqrt(fmean(step_noise.tau**2 for step_noise in by_kind(kinds, list(known.values()), inflation)))
+            )
         for step, logs in ratios.items():
-            _widen(found, step, noise_per_root_second(logs, inflation), logs)
-    return found, taus
+            _widen(noises, step, noise_per_root_second(logs, inflation), logs)
+    return noises, taus
 
 
-def _widen(found: dict[str, SliceNoise], step: str, own: float | None, logs: list[LogRatio]) -> None:
-    if own is not None and (step not in found or own > found[step].per_root_second):
-        found[step] = SliceNoise(own, tuple(ratio.seconds for ratio in logs))
+def _widen(noises: dict[str, SliceNoise], step: str, spread: float | None, logs: list[LogRatio]) -> None:
+    if spread is not None and (step not in noises or spread > noises[step].per_root_second):
+        noises[step] = SliceNoise(spread, tuple(ratio.seconds for ratio in logs))

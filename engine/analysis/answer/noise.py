@@ -174,9 +174,9 @@ def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) ->
 
     run = load(folder)
     ratios: dict[tuple[str, str], list[float]] = {}  # by step and config: each has a scatter of its own
-    for double, found in _pairs(run):
-        for step in _steps(found) if double.control == "aa" else ():
-            ratios.setdefault((step, double.config), []).extend(_quotients(steady(found, step), step))
+    for double, double_pairs in _pairs(run):
+        for step in _steps(double_pairs) if double.control == "aa" else ():
+            ratios.setdefault((step, double.config), []).extend(_quotients(steady(double_pairs, step), step))
     wanted = {key: values for key, values in ratios.items() if len(values) >= MIN_PAIRS and key[0] in steps}
     effects: dict[str, float] = {}
     for (step, *_), values in wanted.items():
@@ -196,26 +196,26 @@ def _of_slices(folder: Path, pairs: int, steps: Mapping[str, float], level: floa
     run = load(folder)
     effects: dict[str, float] = {}
     best: list[float] = []
-    several = [found for _, found in _pairs(run) if len(found) >= MIN_PAIRS]
-    for found in several:
-        names = [step for step in _steps(found) if step in steps]
-        steady_pairs = {step: steady(found, step) for step in names}
-        quotients = {step: _quotients(own, step) for step, own in steady_pairs.items()}
+    several = [pairs_of for _, pairs_of in _pairs(run) if len(pairs_of) >= MIN_PAIRS]
+    for pairs_of in several:
+        names = [step for step in _steps(pairs_of) if step in steps]
+        steady_pairs = {step: steady(pairs_of, step) for step in names}
+        quotients = {step: _quotients(pairs, step) for step, pairs in steady_pairs.items()}
         # A pause, among others, has no figure to compare.
-        kept = {step: own for step, own in steady_pairs.items() if len(quotients[step]) >= MIN_PAIRS}
+        kept = {step: pairs for step, pairs in steady_pairs.items() if len(quotients[step]) >= MIN_PAIRS}
         evidence = {step: inference.estimate(quotients[step]) for step in kept}
-        ratios = {step: logs for step, own in kept.items() if (logs := log_ratios(own, step, RATE))}
-        check = slice_estimates.self_check([own for step in ratios for own in own_ratios(kept[step], step, RATE)])
+        ratios = {step: logs for step, pairs in kept.items() if (logs := log_ratios(pairs, step, RATE))}
+        check = slice_estimates.self_check([ratio for step in ratios for ratio in own_ratios(kept[step], step, RATE)])
         kinds = [kept[step][0][0].steps[step].group for step in ratios]
         pooled = slice_estimates.by_kind(kinds, list(ratios.values()), check.inflation)
-        for step, kind, each in zip(ratios, kinds, pooled, strict=True):
-            if each.within is not None:
+        for step, kind, pooled_step in zip(ratios, kinds, pooled, strict=True):
+            if pooled_step.within is not None:
                 took_s = fmean(cell.steps[step].totals.seconds for pair in kept[step] for cell in pair)
                 longer = steps.get(step, took_s) / took_s
                 evidence[step] = slice_estimates.planned(
-                    each.tau, each.within / math.sqrt(longer), pairs, kinds.count(kind)
+                    pooled_step.tau, pooled_step.within / math.sqrt(longer), pairs, kinds.count(kind)
                 )
-                best.append(_best_s(kept[step], step, len(ratios), each.within, each.tau))
+                best.append(_best_s(kept[step], step, len(ratios), pooled_step.within, pooled_step.tau))
         for step, expected in evidence.items():
             effect = inference.smallest_visible_effect(expected, pairs, level)
             effects[step] = max(effects.get(step, 0.0), NOTHING_SHOWS if effect is None else effect)
@@ -230,8 +230,8 @@ def _best_s(pairs: list[Pair], step: str, sliced: int, within: float, tau: float
     from engine.analysis.statistics.slice_estimates import best_blocks
 
     rows = [cell.steps[step].slices for pair in pairs for cell in pair]
-    step_s = fmean((own[-1].opened_ns - own[0].opened_ns) / 1e9 for own in rows)
-    blocks = fmean(len({row.block for row in own}) for own in rows)
+    step_s = fmean((slice_rows[-1].opened_ns - slice_rows[0].opened_ns) / 1e9 for slice_rows in rows)
+    blocks = fmean(len({row.block for row in slice_rows}) for slice_rows in rows)
     besides_s = fmean(max(cell.seconds for cell in pair) for pair in pairs) / sliced - step_s
     return best_blocks(max(1.0, besides_s), step_s / blocks, within * math.sqrt(blocks), tau) * step_s / blocks
 

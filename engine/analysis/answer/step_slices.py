@@ -123,19 +123,19 @@ def _pair(
         ),
         machine=tuple(
             MachineSecond(
-                (each.from_ns - started_ns) / 1e9,
-                (each.until_ns - each.from_ns) / 1e9,
-                each.busy,
-                each.others,
-                each.stolen,
+                (rate.from_ns - started_ns) / 1e9,
+                (rate.until_ns - rate.from_ns) / 1e9,
+                rate.busy,
+                rate.others,
+                rate.stolen,
             )
-            for each in seconds
+            for rate in seconds
         ),
     )
 
 
 def _blocks(
-    whole: Sequence[Block],
+    all_blocks: Sequence[Block],
     order: Callable[[int], str],
     started_ns: int,
     seconds: Sequence[MachineInterval],
@@ -144,16 +144,16 @@ def _blocks(
     timed: bool,
 ) -> tuple[SlicedBlock, ...]:
     """`timed`: statements last longer than blocks, which have no rate then."""
-    found: list[SlicedBlock] = []
+    blocks: list[SlicedBlock] = []
     done = [[0, 0], [0, 0]]  # so far, by side: ops in the unit of the step, counted ns
-    for number, base, other in whole:
+    for number, base, other in all_blocks:
         for total, rows in zip(done, (base, other), strict=True):
             total[0] += _done(rows, in_rows)
             total[1] += sum(row.counted_ns for row in rows)
         from_ns = min(row.opened_ns for row in (*base, *other))
         until_ns = max(row.counted_from_ns + row.counted_ns for row in (*base, *other))
         others = mean(seconds, from_ns, until_ns)
-        found.append(
+        blocks.append(
             SlicedBlock(
                 block=number,
                 at_s=(from_ns - started_ns) / 1e9,
@@ -167,7 +167,7 @@ def _blocks(
                 stolen_cpus=others[1] if others else None,
             )
         )
-    return tuple(found)
+    return tuple(blocks)
 
 
 def _orders(pair: Pair, interleaved: Sequence[CellResult], step: str) -> Callable[[int], str]:

@@ -74,15 +74,15 @@ LEAST_US, MOST_US = 1e-6, 1e15  # for an operation
 def attributions(cells: ComparedCells, ratios: Iterable[Ratio]) -> tuple[Attribution, ...]:
     """The attribution of each step and subject whose rate or time differs from the baseline's, controls left out."""
     subjects = {name: subject for subject, name in cells.names.items()}
-    found = []
+    differing = []
     for ratio in ratios:
         if ratio.metric not in PRIMARY_METRICS or ratio.control or ratio.verdict == "same" or ratio.ratio is None:
             continue
         pairs = measured_ratios.counted_pairs(cells, ratio.step, subjects[ratio.subject])
         results = [tuple(cell.steps[ratio.step] for cell in pair) for pair in pairs]
         if results and (one := attribution(ratio.step, ratio.subject, results, ratio)) is not None:  # type: ignore[arg-type]
-            found.append(one)
-    return tuple(found)
+            differing.append(one)
+    return tuple(differing)
 
 
 def attribution(
@@ -142,29 +142,29 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
     def per_op(of: Iterable[int]) -> float:
         return sum(of) / 1000 / count
 
-    whole = totals.seconds * 1e6 * sum(role.connections for role in roles) / count
-    if not 0 < whole < math.inf:
+    total_us = totals.seconds * 1e6 * sum(role.connections for role in roles) / count
+    if not 0 < total_us < math.inf:
         return None
     seen: Counter[str] = Counter()
     for role in roles if waits else ():
         seen.update(role.waits)
-    kinds = {kind: share * whole for kind, share in by_kind(shares(seen)).items()}
-    found: Parts = {}
-    off_cpu = whole
+    kinds = {kind: share * total_us for kind, share in by_kind(shares(seen)).items()}
+    parts: Parts = {}
+    off_cpu = total_us
     cpu = [(role.backend_cpu_ns, role.backend_runq_ns) for role in roles]
     if all(ns is not None for both in cpu for ns in both):
-        found["server_cpu"] = per_op(used or 0 for used, _ in cpu)
-        found["server_runq"] = per_op(waited or 0 for _, waited in cpu)
-        off_cpu = max(0.0, whole - found["server_cpu"] - found["server_runq"])
+        parts["server_cpu"] = per_op(used or 0 for used, _ in cpu)
+        parts["server_runq"] = per_op(waited or 0 for _, waited in cpu)
+        off_cpu = max(0.0, total_us - parts["server_cpu"] - parts["server_runq"])
         phases = phases_of(result) if split else {}
         if phases:
-            all_cpu = found.pop("server_cpu")
-            found = {f"{PHASE}{phase}": part * all_cpu for phase, part in phases.items()} | found
+            all_cpu = parts.pop("server_cpu")
+            parts = {f"{PHASE}{phase}": part * all_cpu for phase, part in phases.items()} | parts
     elif kinds:
-        found["server_running"] = kinds.get("", 0.0)
+        parts["server_running"] = kinds.get("", 0.0)
     waited = {kind: value for kind, value in kinds.items() if kind}
-    waited = blocked(waited, off_cpu, found.get("server_runq", 0.0))
-    found |= {f"wait.{kind}": value for kind, value in waited.items() if kind != "client"}
+    waited = blocked(waited, off_cpu, parts.get("server_runq", 0.0))
+    parts |= {f"wait.{kind}": value for kind, value in waited.items() if kind != "client"}
     client = {
         "client_cpu": per_op(role.client_cpu_ns for role in roles),
         "client_runq": per_op(role.client_runq_ns for role in roles),
@@ -172,18 +172,18 @@ def parts_of(result: StepResult, *, split: bool = True, waits: bool = True) -> P
         "partner": per_op(role.coupled_ns for role in roles),
     }
     between = max(0.0, waited.get("client", 0.0) - sum(client.values()))
-    found |= client | ({"client_wait": between} if kinds else {})
-    return found | {"rest": whole - sum(found.values())}
+    parts |= client | ({"client_wait": between} if kinds else {})
+    return parts | {"rest": total_us - sum(parts.values())}
 
 
 def blocked(waited: Parts, off_cpu: float, runq: float) -> Parts:
     """The times with an event, by kind, less the CPU time and run-queue wait in them: at most `off_cpu` in all."""
     left, over = dict(waited), sum(waited.values()) - off_cpu
     for kinds, most in ((("client",), runq), (WORKING, math.inf), (tuple(waited), math.inf)):
-        own = sum(left.get(kind, 0.0) for kind in kinds)
-        taken = min(over, most, own)
+        blocked_us = sum(left.get(kind, 0.0) for kind in kinds)
+        taken = min(over, most, blocked_us)
         if taken > 0:
-            left |= {kind: left[kind] * (1 - taken / own) for kind in kinds if kind in left}
+            left |= {kind: left[kind] * (1 - taken / blocked_us) for kind in kinds if kind in left}
             over -= taken
     return left
 
@@ -197,8 +197,8 @@ def _timed_parts(result: StepResult) -> Parts | None:
         "server_runq": "runq_us_per_op",
         "client_cpu": "client_cpu_us_per_op",
     }
-    found: Parts = {name: figures[key] for name, key in names.items() if figures[key] is not None}
-    return found | {"rest": 1e6 * figures["time_s"] - sum(found.values())}
+    parts: Parts = {name: figures[key] for name, key in names.items() if figures[key] is not None}
+    return parts | {"rest": 1e6 * figures["time_s"] - sum(parts.values())}
 
 
 def _adds_up(parts: Parts) -> bool:
@@ -207,7 +207,9 @@ def _adds_up(parts: Parts) -> bool:
 
 def phases_of(result: StepResult) -> Mapping[str, float]:
     """The phases' shares of the primary metric's server CPU, as fractions; empty if unknown."""
-    roles = [name for name, role in result.totals.roles.items() if any(role is own for own in _roles(result))]
+    roles = [
+        name for name, role in result.totals.roles.items() if any(role is role_totals for role_totals in _roles(result))
+    ]
     figures = [result.figures["probes"].get(name, {}) for name in roles]
     if len(figures) != 1:  # of several roles only the shares of each have a value
         return {}
@@ -228,7 +230,7 @@ def _times(ratio: Ratio | None, logs: Sequence[Mapping[str, float]]) -> tuple[fl
         return None, None
     if ratio is not None and ratio.low and ratio.high:
         return (ratio.low, ratio.high) if ratio.metric == TIME else (1 / ratio.high, 1 / ratio.low)
-    low, high = inference.mean_interval([sum(each.values()) for each in logs])
+    low, high = inference.mean_interval([sum(parts.values()) for parts in logs])
     return (None, None) if low is None or high is None else (ratio_of(low), ratio_of(high))
 
 
@@ -238,16 +240,16 @@ def _parts(
     logs: Sequence[Mapping[str, float]],
     grown: Mapping[str, str],
 ) -> tuple[Part, ...]:
-    wholes, found = [sum(each.values()) for each in logs], []
+    wholes, growth = [sum(parts.values()) for parts in logs], []
     for name in names:
-        own = [each[name] for each in logs]
-        share = sum(own) / sum(wholes) if sum(wholes) else None
-        low, high = inference.share_interval(own, wholes)
+        changes = [parts[name] for parts in logs]
+        share = sum(changes) / sum(wholes) if sum(wholes) else None
+        low, high = inference.share_interval(changes, wholes)
         known = low is not None and high is not None and not low <= 0 <= high
         known = known and min(high or 0.0, 1.0) - max(low or 0.0, -1.0) <= WIDEST
         base_us, us = (fmean(pair[place].get(name, 0.0) for pair in pairs) for place in (0, 1))
-        found.append(Part(name, base_us, us, share, low, high, known, grown.get(name, "")))
-    return tuple(found)
+        growth.append(Part(name, base_us, us, share, low, high, known, grown.get(name, "")))
+    return tuple(growth)
 
 
 def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
@@ -259,11 +261,11 @@ def _grown(pairs: Sequence[tuple[StepResult, StepResult]]) -> dict[str, str]:
                 seen.update(role.waits)
             for event, share in shares(seen).items():
                 moved[event] = moved.get(event, 0.0) + sign * share
-    found: dict[str, str] = {}
+    grown: dict[str, str] = {}
     for event in sorted(moved, key=lambda event: -abs(moved[event])):
         (kind,) = by_kind({event: 1.0})
-        found.setdefault(f"wait.{kind}", event)
-    return found
+        grown.setdefault(f"wait.{kind}", event)
+    return grown
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

@@ -17,22 +17,25 @@ WAITS = {"server_runq": "backends", "client_runq": "clients"}  # parts of the ti
 def why(cells: ComparedCells, attributions: Iterable[Attribution]) -> list[str]:
     """A sentence for each step and side that is slower, with certainty, and waited longer for a CPU."""
     subjects = {name: subject for subject, name in cells.names.items()}
-    found = []
-    for each in attributions:
-        waits = [part for part in each.of(tuple(WAITS)) if part.known]
+    sentences = []
+    for attribution in attributions:
+        waits = [part for part in attribution.of(tuple(WAITS)) if part.known]
         share = sum(part.share or 0.0 for part in waits)
-        connections = any(part.name == "client_runq" for part in each.parts)  # of a command all processes are counted
-        if each.reason or not connections or each.us < SLOWER * each.base_us or share < LEAST:
+        connections = any(
+            part.name == "client_runq" for part in attribution.parts
+        )  # of a command all processes are counted
+        if attribution.reason or not connections or attribution.us < SLOWER * attribution.base_us or share < LEAST:
             continue
-        subject = subjects[each.subject]
+        subject = subjects[attribution.subject]
         base = cells.baseline_of(subject)
         longer = ", ".join(f"{WAITS[part.name]} {part.us - part.base_us:+.1f} us" for part in waits)
-        found.append(
-            f"{each.step}: against {cells.names[base]}, {each.subject} takes {each.us - each.base_us:,.1f} us more per "
-            f"op; {share:.0%} of that is longer CPU wait of its {each.role} connections (run queue: {longer})"
-            f"{_moved(cells, base, subject, each.step)}"
+        sentences.append(
+            f"{attribution.step}: against {cells.names[base]}, {attribution.subject} takes "
+            f"{attribution.us - attribution.base_us:,.1f} us more per op; {share:.0%} of that "
+            f"is longer CPU wait of its {attribution.role} connections (run queue: {longer})"
+            f"{_moved(cells, base, subject, attribution.step)}"
         )
-    return found
+    return sentences
 
 
 def _moved(cells: ComparedCells, base: Subject, subject: Subject, step: str) -> str:

@@ -172,8 +172,8 @@ def _tested(
     pairs = [windows for base, other in both if (windows := pair_windows(base, other, names)) is not None]
     if not pairs:
         return None
-    found = estimates(pairs)
-    enough = (found.samples >= LEAST) & (len(pairs) >= MIN_PAIRS)
+    tested = estimates(pairs)
+    enough = (tested.samples >= LEAST) & (len(pairs) >= MIN_PAIRS)
     per_sample_us = 1e6 / hz
     counted = [sum(float(pair.counts[side].sum()) for pair in pairs) for side in (0, 1)]
     costs = FunctionCosts(
@@ -183,18 +183,18 @@ def _tested(
         hz=hz,
         base_samples=round(counted[0]),
         samples=round(counted[1]),
-        base_us=float(found.base.sum()) * per_sample_us,
-        us=float(found.other.sum()) * per_sample_us,
+        base_us=float(tested.base.sum()) * per_sample_us,
+        us=float(tested.other.sum()) * per_sample_us,
         tested=int(enough.sum()),
         reason="" if len(pairs) >= MIN_PAIRS else f"{len(pairs)} of {MIN_PAIRS} pairs",
     )
     kept = [name for name, good in zip(names, enough, strict=True) if good]
-    return _Tested(costs, kept, Estimates(*(getattr(found, each)[enough] for each in Estimates.__slots__)))
+    return _Tested(costs, kept, Estimates(*(getattr(tested, name)[enough] for name in Estimates.__slots__)))
 
 
 def levels(tested: Sequence[Estimates]) -> tuple[float, float]:
     """The largest p-value of a difference that is certain, and the confidence of each interval that is then named."""
-    p_values = [float(p) for found in tested for p in found.p]
+    p_values = [float(p) for one in tested for p in one.p]
     level = inference.benjamini_hochberg_level(p_values)
     named = sum(p <= level for p in p_values)
     return level, 1 - inference.ALPHA * named / len(p_values) if named else inference.CONFIDENCE
@@ -203,13 +203,13 @@ def levels(tested: Sequence[Estimates]) -> tuple[float, float]:
 def _changes(one: _Tested, level: float, confidence: float) -> tuple[FunctionChange, ...]:
     if not one.names:
         return ()
-    per_sample_us, found, changes = 1e6 / one.costs.hz, one.found, []
-    halves = found.halves(confidence)
+    per_sample_us, estimates_of, changes = 1e6 / one.costs.hz, one.found, []
+    halves = estimates_of.halves(confidence)
     for place, name in enumerate(one.names):
-        if found.p[place] > level:
+        if estimates_of.p[place] > level:
             continue
-        base, other = float(found.base[place]), float(found.other[place])
-        base_us, us, half_us = (each * per_sample_us for each in (base, other, float(halves[place])))
+        base, other = float(estimates_of.base[place]), float(estimates_of.other[place])
+        base_us, us, half_us = (rate * per_sample_us for rate in (base, other, float(halves[place])))
         change_us = us - base_us
         share = change_us / one.costs.base_us if one.costs.base_us else 0.0
         changes.append(FunctionChange(name, base_us, us, change_us, change_us - half_us, change_us + half_us, share))
@@ -220,17 +220,17 @@ def estimates(pairs: Sequence[PairWindows]) -> Estimates:
     """The rates of all functions over these pairs, of which there is at least one, with operations on both sides."""
     wholes = [sum(float(pair.ops[side].sum()) for pair in pairs) for side in (0, 1)]
     totals = [np.sum([pair.counts[side].sum(axis=1) for pair in pairs], axis=0) for side in (0, 1)]
-    base, other = (total / whole for total, whole in zip(totals, wholes, strict=True))
+    base, other = (total / exposure for total, exposure in zip(totals, wholes, strict=True))
     pooled = (totals[0] + totals[1]) / sum(wholes)  # as if both sides' rates were the same
     within, by_chance, degrees, sums = np.zeros_like(base), np.zeros_like(base), 0, []
     for pair in pairs:
         apart = [
-            (counts - rate[:, None] * done) / whole
-            for counts, done, rate, whole in zip(pair.counts, pair.ops, (base, other), wholes, strict=True)
+            (counts - rate[:, None] * done) / exposure
+            for counts, done, rate, exposure in zip(pair.counts, pair.ops, (base, other), wholes, strict=True)
         ]
         influence = apart[1] - apart[0]
         sums.append(influence.sum(axis=1))
-        chance = pooled * sum(float(done.sum()) / whole**2 for done, whole in zip(pair.ops, wholes, strict=True))
+        chance = pooled * sum(float(done.sum()) / exposure**2 for done, exposure in zip(pair.ops, wholes, strict=True))
         by_chance += chance
         count = influence.shape[1]
         if count < LEAST_WINDOWS:
@@ -245,7 +245,7 @@ def estimates(pairs: Sequence[PairWindows]) -> Estimates:
     shares = [sum(float(done.sum()) for done in pair.ops) / sum(wholes) for pair in pairs]
     weight = pooled**2 * sum(share**2 for share in shares)
     variance, freedom = _with_clusters(within, between, weight, degrees or MANY, len(pairs) - 1)
-    half = 0.5 * sum(1 / whole for whole in wholes)  # of a sample, after Yates
+    half = 0.5 * sum(1 / exposure for exposure in wholes)  # of a sample, after Yates
     t = np.maximum(0.0, np.abs(other - base) - half) / np.sqrt(np.where(variance > 0, variance, 1.0))
     p = np.array([inference.t_tails(float(one), float(of)) for one, of in zip(t, freedom, strict=True)])
     return Estimates(base, other, variance, freedom, p, totals[0] + totals[1])
@@ -279,8 +279,8 @@ def pair_windows(base: CellSamples, other: CellSamples, names: Sequence[str]) ->
     done = [np.zeros(len(common)) for _ in placed]
     for side, windows in enumerate(placed):
         for column, window in enumerate(common):
-            found, done[side][column] = windows[window]
-            for name, count in found.items():
+            counted, done[side][column] = windows[window]
+            for name, count in counted.items():
                 counts[side][places[name], column] = count
     if not common or not all(part.sum() > 0 for part in done):
         return None
@@ -289,13 +289,13 @@ def pair_windows(base: CellSamples, other: CellSamples, names: Sequence[str]) ->
 
 def _by_window(cell: CellSamples, *, windows: bool) -> dict[int, tuple[Counter[str], float]]:
     """Samples and operations by the number of the window in which a frame's middle is; or of a single one."""
-    found: dict[int, tuple[Counter[str], float]] = {}
+    by_window: dict[int, tuple[Counter[str], float]] = {}
     for began_ns, ended_ns, counts in cell.within():
         window = (began_ns + ended_ns) // 2 // WINDOW_NS if windows else 0
-        known, done = found.get(window, (Counter(), 0.0))
+        known, done = by_window.get(window, (Counter(), 0.0))
         known.update(counts)
-        found[window] = known, done + cell.ops_between(began_ns, ended_ns)
-    return found
+        by_window[window] = known, done + cell.ops_between(began_ns, ended_ns)
+    return by_window
 
 
 def _samples(cells: ComparedCells, cell: CellResult, step: StepResult) -> CellSamples | None:
@@ -325,17 +325,17 @@ def frames_of(
     rows: Sequence[ProbeFrame], left_out: Sequence[str], where: str
 ) -> list[tuple[int, int, Mapping[str, int]]]:
     """Samples by function of all the server's processes, by frame; functions are named as in later versions."""
-    found: dict[tuple[int, int], Counter[str]] = {}
+    stacks: dict[tuple[int, int], Counter[str]] = {}
     spoilt = set()
-    for each in rows:
-        frame = (each.t_ns - each.dt_ns, each.t_ns)
-        if not converted(each.quality, SampleQuality, where).whole:
+    for frame_row in rows:
+        frame = (frame_row.t_ns - frame_row.dt_ns, frame_row.t_ns)
+        if not converted(frame_row.quality, SampleQuality, where).whole:
             spoilt.add(frame)
-        counts = found.setdefault(frame, Counter())
-        if each.role not in left_out:
-            for name, count in converted(each.data.get("functions", {}), dict[str, Count], where).items():
+        counts = stacks.setdefault(frame, Counter())
+        if frame_row.role not in left_out:
+            for name, count in converted(frame_row.data.get("functions", {}), dict[str, Count], where).items():
                 counts[RENAMED.get(name, name)] += count
-    return [(*frame, counts) for frame, counts in sorted(found.items()) if frame not in spoilt]
+    return [(*frame, counts) for frame, counts in sorted(stacks.items()) if frame not in spoilt]
 
 
 def progress(slices: Iterable[SliceRow], operations: float | None = None) -> tuple[Floats, Floats]:

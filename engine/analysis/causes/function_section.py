@@ -40,7 +40,7 @@ def section(every: Sequence[FunctionCosts], steps: Sequence[str]) -> Section:
         if not costs.pairs:
             unlike.setdefault(costs.reason, []).append(f"{costs.step} {costs.subject}")
     differing = sorted((costs for costs in every if costs.changes), key=lambda costs: steps.index(costs.step))
-    rows = [each for costs in differing for each in _rows(costs)]
+    rows = [row for costs in differing for row in _rows(costs)]
     if compared and not rows:
         rows.append(row(_nothing(compared)))
     rows += [row(f"{', '.join(of)}: {reason}") for reason, of in unlike.items()]
@@ -53,8 +53,8 @@ def _rows(costs: FunctionCosts) -> Iterable[Row]:
     line = partial(row, step=costs.step, subject=costs.subject)
     more = Figure(costs.us - costs.base_us, unit="change")
     yield line(costs.subject, costs.base_us, costs.us, more, mark="dim")
-    for each in costs.changes:
-        yield line(each.name, each.base_us, each.us, each.figure, depth=1)
+    for change in costs.changes:
+        yield line(change.name, change.base_us, change.us, change.figure, depth=1)
 
 
 def _nothing(compared: Sequence[FunctionCosts]) -> str:

@@ -59,9 +59,9 @@ def costs(comparison: Comparison, probes: Sequence[str]) -> tuple[Cost, ...]:
     )
 
 
-def keep(out: Path, found: Sequence[Cost]) -> None:
+def keep(out: Path, costs: Sequence[Cost]) -> None:
     """Add costs to those known of this host; a newer figure for the same probes, build and step replaces the older."""
-    fresh = {(each.host, each.probes, each.build, each.step, each.metric): each for each in (*known(out), *found)}
+    fresh = {(cost.host, cost.probes, cost.build, cost.step, cost.metric): cost for cost in (*known(out), *costs)}
     part = out / f"{FILE}.part"
     part.write_text(json.dumps([asdict(cost) for cost in fresh.values()], indent=1) + "\n")
     part.rename(out / FILE)
@@ -71,17 +71,17 @@ def known(out: Path) -> tuple[Cost, ...]:
     """Costs measured on this host before; empty if the file is missing or damaged."""
     try:
         path = out / FILE
-        found = converted(parsed(read_plain(path), str(path)), tuple[Cost, ...], str(path))
+        costs = converted(parsed(read_plain(path), str(path)), tuple[Cost, ...], str(path))
     except (OSError, UserError):
         return ()
-    return tuple(cost for cost in found if cost.host == platform.node())
+    return tuple(cost for cost in costs if cost.host == platform.node())
 
 
 def lines(costs: Sequence[Cost]) -> list[str]:
     words = {RATE: "throughput", TIME: "time", CPU: "server CPU per operation"}
-    found = []
+    lines_of = []
     for cost in costs:
         ratio = "no figure" if cost.ratio is None else f"{cost.ratio:.3f}"
         bounds = "" if cost.low is None or cost.high is None else f" [{cost.low:.3f}-{cost.high:.3f}]"
-        found.append(f"{cost.step:<8} {words[cost.metric]:<25} {ratio}{bounds}  {cost.pairs} pairs, {cost.build}")
-    return found
+        lines_of.append(f"{cost.step:<8} {words[cost.metric]:<25} {ratio}{bounds}  {cost.pairs} pairs, {cost.build}")
+    return lines_of

@@ -51,20 +51,20 @@ class CellStacks:
 
 def frames(folded: Folded) -> Counter[str]:
     """Samples by frame (named by the functions from the outermost one on), with what it called."""
-    found: Counter[str] = Counter()
+    frames_of: Counter[str] = Counter()
     for line, count in folded.items():
         path = ""
         for name in line.split(";"):
             path = f"{path};{name}" if path else name
-            found[path] += count
-    return found
+            frames_of[path] += count
+    return frames_of
 
 
 def functions(folded: Folded) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for line, count in folded.items():
-        found[line.rpartition(";")[2]] += count
-    return found
+        counts[line.rpartition(";")[2]] += count
+    return counts
 
 
 def changed(
@@ -88,7 +88,7 @@ def changed(
         counts = tuple(tuple(cell[name] for cell in side) for side in counted)
         if sum(map(sum, counts)) >= LEAST:
             tests.setdefault(counts, []).append(name)
-    sides = [[_Side(own, m) for own, m in zip(counts, exposed, strict=True)] for counts in tests]
+    sides = [[_Side(counted, m) for counted, m in zip(counts, exposed, strict=True)] for counts in tests]
     factor = 0.0 if timed else _factor(sides, per_statement)
     p_values = [_timed_p(both) if timed else _p(both, factor, per_statement) for both in sides]
     level = inference.benjamini_hochberg_level(p_values)
@@ -114,8 +114,8 @@ class _Side:
 
     @property
     def weight(self) -> float:
-        whole = sum(self.exposed)
-        return sum(self.rate * m * (1 - m / whole) for m in self.exposed)
+        total = sum(self.exposed)
+        return sum(self.rate * m * (1 - m / total) for m in self.exposed)
 
 
 def _chance(rate: float, per_statement: bool) -> float:
@@ -135,7 +135,7 @@ def _p(both: Sequence[_Side], factor: float, per_statement: bool) -> float:
     exposed = [sum(side.exposed) for side in both]
     rate = sum(sum(side.counts) for side in both) / sum(exposed)  # as if both sides' were the same
     chance, degrees = _chance(rate, per_statement), sum(len(side.counts) - 1 for side in both)
-    by_chance = sum(rate * chance / whole for whole in exposed)
+    by_chance = sum(rate * chance / total for total in exposed)
     by_cells = sum(factor * sum((rate * m / sum(side.exposed)) ** 2 for m in side.exposed) for side in both)
     variance = (by_chance + by_cells) * (1.0 if degrees else ALONE)
     if variance <= 0:
@@ -147,7 +147,7 @@ def _p(both: Sequence[_Side], factor: float, per_statement: bool) -> float:
         unlike = sum(side.squares for side in both) / usual if usual else 1.0
         if unlike > 1 and inference.f_tail(unlike, degrees, MANY) < UNLIKE:
             variance, known = variance * unlike, degrees
-    half = 0.5 * sum(1 / whole for whole in exposed)
+    half = 0.5 * sum(1 / total for total in exposed)
     apart = max(0.0, abs(both[1].rate - both[0].rate) - half)
     return inference.t_tails(apart / math.sqrt(variance), min(known, MANY))
 
@@ -162,5 +162,5 @@ def _timed_p(both: Sequence[_Side]) -> float:
     variance = sum(part for part, _ in parts)
     if variance <= 0:
         return 1.0
-    degrees = variance**2 / sum(part**2 / own for part, own in parts)
+    degrees = variance**2 / sum(part**2 / freedom for part, freedom in parts)
     return inference.t_tails((both[1].rate - both[0].rate) / math.sqrt(variance), degrees)

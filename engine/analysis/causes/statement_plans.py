@@ -33,34 +33,34 @@ def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Section
         for step in cells.steps
         for factor in [_factor(ratios, step, cells.names[subject])]
         for statement in _statements(cells, subject, step)
-        if (made := changed(cells, subject, step, statement, ratios)) is not None
+        if (change := changed(cells, subject, step, statement, ratios)) is not None
     ]
     return tuple(made for made, _ in sorted(found, key=lambda each: -each[1]))
 
 
 def side_by_side(cells: ComparedCells, statement: str) -> tuple[Section, ...]:
     """A statement's plans, changed or not, for each subject. Raises UserError for an unknown statement."""
-    found = [
-        made
+    changes = [
+        change
         for subject in _judged(cells)
         for step in cells.steps
         if statement in _statements(cells, subject, step)
-        if (made := changed(cells, subject, step, statement, (), always=True)) is not None
+        if (change := changed(cells, subject, step, statement, (), always=True)) is not None
     ]
-    if not found:
+    if not changes:
         known = dict.fromkeys(
             name for subject in cells.names for step in cells.steps for name in _statements(cells, subject, step)
         )
         raise unknown("statement with a plan", statement, list(known))
-    return tuple(found)
+    return tuple(changes)
 
 
 def changed(
     cells: ComparedCells, subject: Subject, step: str, statement: str, ratios: Sequence[Ratio], *, always: bool = False
 ) -> Section | None:
     base, other = (
-        [plan for result in cells.of(each, step) for plan in result.report.plans if plan.statement == statement]
-        for each in (cells.baseline_of(subject), subject)
+        [plan for result in cells.of(one, step) for plan in result.report.plans if plan.statement == statement]
+        for one in (cells.baseline_of(subject), subject)
     )
     if not base or not other:
         return None
@@ -83,11 +83,11 @@ def changed(
 
 def result_differences(cells: ComparedCells) -> tuple[str, ...]:
     """Caveats to any ratio: statements that fail, or return something else, on one build."""
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for step in cells.steps:
         for statement in dict.fromkeys(result.statement for _, result in _results(cells, list(cells.names), step)):
-            found |= dict.fromkeys(_differences(cells, step, statement))
-    return tuple(found)
+            sentences |= dict.fromkeys(_differences(cells, step, statement))
+    return tuple(sentences)
 
 
 def after_results(differences: Sequence[str], answers: Sequence[Answer]) -> tuple[Answer, ...]:
@@ -97,14 +97,14 @@ def after_results(differences: Sequence[str], answers: Sequence[Answer]) -> tupl
         return tuple(answers)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     text = f"Not the same results, or none: {', '.join(names[:MOST_NAMED])}{more}."
-    return tuple(replace(each, lines=(text, *each.lines)) for each in answers)
+    return tuple(replace(answer, lines=(text, *answer.lines)) for answer in answers)
 
 
 def planner_differences(cells: ComparedCells) -> tuple[str, ...]:
     """Settings of the planner and statistics targets that differ between a subject and its baseline."""
     sentences = []
     for subject in _judged(cells):
-        base, other = (_planner(cells, each) for each in (cells.baseline_of(subject), subject))
+        base, other = (_planner(cells, side) for side in (cells.baseline_of(subject), subject))
         if not base or not other:
             continue
         differ = [
@@ -134,7 +134,7 @@ def planning(cells: ComparedCells) -> Iterator[Section]:
             for step in cells.steps
             for first, second in cells.pairs(subject, step)
         ]
-        found = []
+        ratios = []
         for name in dict.fromkeys(name for base, other in pairs for name in base if name in other):
             both = [(base[name], other[name]) for base, other in pairs if base.get(name) and other.get(name)]
             if both:
@@ -142,12 +142,12 @@ def planning(cells: ComparedCells) -> Iterator[Section]:
                 low, high = (None if bound is None else ratio_of(bound) for bound in inference.mean_interval(logs))
                 sign = "" if low is None or high is None else "worse" if low > 1 else "better" if high < 1 else ""
                 ratio = Figure(math.exp(fmean(logs)), low, high, sign)
-                of_both = (median(each) for each in zip(*both, strict=True))
-                found.append((fmean(logs), row(name, *of_both, ratio, subject=cells.names[subject])))
-        names = (f"{cells.names[each]}\nms" for each in (cells.baseline_of(subject), subject))
+                of_both = (median(values) for values in zip(*both, strict=True))
+                ratios.append((fmean(logs), row(name, *of_both, ratio, subject=cells.names[subject])))
+        names = (f"{cells.names[side]}\nms" for side in (cells.baseline_of(subject), subject))
         headings = columns("statement", *names, Column("ratio", "ratio", "less", bounds="95%"))
         title = "Planning time by statement (medians of cells; each interval on its own)"
-        yield Section("planning", title, headings, tuple(each for _, each in sorted(found, key=lambda each: -each[0])))
+        yield Section("planning", title, headings, tuple(line for _, line in sorted(ratios, key=lambda item: -item[0])))
 
 
 def times(result: StepResult) -> dict[str, float]:
@@ -156,8 +156,8 @@ def times(result: StepResult) -> dict[str, float]:
 
 def _results(cells: ComparedCells, subjects: Iterable[Subject], step: str) -> Iterator[tuple[Subject, StatementResult]]:
     for subject in subjects:
-        for found in cells.of(subject, step):
-            yield from ((subject, result) for result in found.report.results)
+        for step_result in cells.of(subject, step):
+            yield from ((subject, result) for result in step_result.report.results)
 
 
 def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[str]:
@@ -179,11 +179,11 @@ def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[st
     for subject in _judged(cells):
         base = cells.baseline_of(subject)
         ours, theirs = (
-            {each.values: each for each in by_subject.get(one, []) if not each.error} for one in (subject, base)
+            {result.values: result for result in by_subject.get(one, []) if not result.error} for one in (subject, base)
         )
         for values in ours.keys() & theirs.keys():
             same = ours[values].executions == theirs[values].executions
-            (rows, digest), (base_rows, base_digest) = (_returned(each[values], same) for each in (ours, theirs))
+            (rows, digest), (base_rows, base_digest) = (_returned(results[values], same) for results in (ours, theirs))
             if rows is None or base_rows is None:
                 continue
             if rows != base_rows:
@@ -196,9 +196,9 @@ def _differences(cells: ComparedCells, step: str, statement: str) -> Iterator[st
             yield f"{statement} was run with other values on {cells.names[subject]}: the query of its rule differs"
 
 
-def _returned(result: StatementResult, whole: bool) -> tuple[int | None, str]:
+def _returned(result: StatementResult, complete: bool) -> tuple[int | None, str]:
     """Rows and digest: of the first execution only where the other build had another number of them."""
-    return (result.rows, result.digest) if whole else (result.first_rows, result.first_digest)
+    return (result.rows, result.digest) if complete else (result.first_rows, result.first_digest)
 
 
 def _planner(cells: ComparedCells, subject: Subject) -> dict[str, str]:
@@ -217,10 +217,10 @@ def _statements(cells: ComparedCells, subject: Subject, step: str) -> list[str]:
     return list(dict.fromkeys(plan.statement for result in cells.of(subject, step) for plan in result.report.plans))
 
 
-def _usual(found: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:
+def _usual(plans: Sequence[StatementPlan]) -> tuple[StatementPlan, int]:
     """The plan that most cells had, and how many."""
-    ((shape, count),) = Counter(plan.shape for plan in found).most_common(1)
-    return next(plan for plan in found if plan.shape == shape), count
+    ((shape, count),) = Counter(plan.shape for plan in plans).most_common(1)
+    return next(plan for plan in plans if plan.shape == shape), count
 
 
 def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float:
@@ -230,11 +230,11 @@ def _factor(ratios: Sequence[Ratio], step: str, subject: str) -> float:
 
 def _effects(ratios: Sequence[Ratio], step: str, subject: str) -> Iterator[tuple[float, str]]:
     """The certain effects in words, the primary metric's first."""
-    own = [each for each in ratios if (each.step, each.subject) == (step, subject) and each.verdict in CHANGED]
-    for each in own:
-        if each.ratio and each.metric in PRIMARY_METRICS:
-            factor = each.ratio if each.metric == TIME else 1 / each.ratio
+    certain = [ratio for ratio in ratios if (ratio.step, ratio.subject) == (step, subject) and ratio.verdict in CHANGED]
+    for ratio in certain:
+        if ratio.ratio and ratio.metric in PRIMARY_METRICS:
+            factor = ratio.ratio if ratio.metric == TIME else 1 / ratio.ratio
             yield factor, plan_change.times(factor)
-    for each in own:
-        if each.ratio and each.metric == CPU:
-            yield each.ratio, f"{plan_change.multiple(each.ratio)} the server CPU"
+    for ratio in certain:
+        if ratio.ratio and ratio.metric == CPU:
+            yield ratio.ratio, f"{plan_change.multiple(ratio.ratio)} the server CPU"

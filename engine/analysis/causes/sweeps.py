@@ -18,7 +18,7 @@ from engine.results.section import Column, Figure, Row, Section, Value, of_ratio
 
 MIN_POINTS = 2
 MOST_LEVELS = 4  # that are listed
-WORDS: dict[Verdict, str] = {each: each for each in (*ANSWERS, "undecided")} | {"same": "the same"}
+WORDS: dict[Verdict, str] = {verdict: verdict for verdict in (*ANSWERS, "undecided")} | {"same": "the same"}
 
 ACROSS = 3  # subjects in one table of 80 columns
 CHANGED = "in one repeat or more the rate changed within the step: see below, when and from what to what"
@@ -71,15 +71,15 @@ class Sweep:
 
 def sweeps(cells: ComparedCells, ratios: Sequence[Ratio], units: Mapping[str, str]) -> tuple[Sweep, ...]:
     where = f"{cells.runs[0].path / 'manifest.json'}: workload: steps: sweep"
-    found: list[tuple[str, str, Point]] = []
+    swept_points: list[tuple[str, str, Point]] = []
     for step in cells.runs[0].manifest.workload.get("steps", []):
         name = str(step.get("name"))
         for what, value in converted(step.get("sweep", {}), dict[str, float], where).items():
             if name in cells.steps and name in units:
-                found.append((what, units[name], Point(name, value)))
+                swept_points.append((what, units[name], Point(name, value)))
     return tuple(
         _sweep(cells, ratios, what, unit, sorted((point for *_, point in points), key=lambda point: point.value))
-        for (what, unit), group in groupby(sorted(found, key=lambda each: each[:2]), key=lambda each: each[:2])
+        for (what, unit), group in groupby(sorted(swept_points, key=lambda item: item[:2]), key=lambda item: item[:2])
         if len(points := list(group)) >= MIN_POINTS
     )
 
@@ -136,11 +136,15 @@ def _rate(per_s: float) -> str:
     return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
-def findings(found: Sequence[Sweep]) -> tuple[str, ...]:
+def findings(swept: Sequence[Sweep]) -> tuple[str, ...]:
     """A sentence for each step of a cell that had more than one rate, and how certain that is."""
-    told = tuple(_sentence(change, sweep.unit) for sweep in found for change in sweep.changes)
+    sentences = tuple(_sentence(change, sweep.unit) for sweep in swept for change in sweep.changes)
     often = round(1 / change_points.LEVEL)
-    return (*told, f"at most 1 in {often} steps without a change of rate is marked as having one") if told else ()
+    return (
+        (*sentences, f"at most 1 in {often} steps without a change of rate is marked as having one")
+        if sentences
+        else ()
+    )
 
 
 def _sentence(change: RateChange, unit: str) -> str:
@@ -155,18 +159,18 @@ def _sentence(change: RateChange, unit: str) -> str:
 def _changes(cells: ComparedCells, points: Sequence[Point]) -> Iterable[RateChange]:
     """Rate changes within a sweep's steps, if the rate means something while a step runs."""
     for run in cells.runs:
-        own = [cell for cell in cells.cells if cell.run == run.name]
+        run_cells = [cell for cell in cells.cells if cell.run == run.name]
         with JournalReader(run.path) as reader:
             for point in points:
-                for cell in own:
+                for cell in run_cells:
                     step = cell.steps.get(point.step)
                     judged = step.totals.primary_metric if step is not None else None
                     if step is None or judged is None or not judged.live:
                         continue
-                    found = change_points.levels(change_points.rates_of(reader, reader.step(step.id)))
-                    if len(found) > 1:
+                    levels = change_points.levels(change_points.rates_of(reader, reader.step(step.id)))
+                    if len(levels) > 1:
                         place = (cells.names[cell.cell.subject], run.name, cell.cell.id, cell.cell.repeat)
-                        yield RateChange(point.step, *place, found)
+                        yield RateChange(point.step, *place, levels)
 
 
 def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point]) -> list[Peak]:
@@ -175,18 +179,18 @@ def _peaks(cells: ComparedCells, ratios: Sequence[Ratio], points: Sequence[Point
     for subject in cells.names:
         rates = [(rate, point) for point in points if (rate := mean(cells.values(subject, point.step, RATE)))]
         if rates:
-            highest[subject] = max(rates, key=lambda each: each[0])
+            highest[subject] = max(rates, key=lambda rate: rate[0])
     known = {
         (ratio.subject, ratio.step): ratio.ratio for ratio in ratios if ratio.metric == RATE and ratio.verdict in KNOWN
     }
-    found = []
+    peaks = []
     for subject, (rate, point) in highest.items():
         base = cells.baseline_of(subject)
         with_base = base == cells.base and highest.get(base, (0.0, None))[1] == point
         name = cells.names[subject]
         ratio = known.get((name, point.step)) if with_base else None
-        found.append(Peak(name, highest[base][0] * ratio if ratio else rate, point.value, ratio))
-    return found
+        peaks.append(Peak(name, highest[base][0] * ratio if ratio else rate, point.value, ratio))
+    return peaks
 
 
 def _verdicts(ratios: Sequence[Ratio], points: Sequence[Point]) -> str:

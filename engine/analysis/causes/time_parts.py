@@ -99,23 +99,26 @@ class Attribution:
 
 def section(attributions: Iterable[Attribution], steps: Sequence[str]) -> Section:
     """Shares of the difference in time per operation, where a rate or time differs in several pairs."""
-    found = sorted((each for each in attributions if each.pairs > 1), key=lambda each: steps.index(each.step))
+    attributed = sorted(
+        (attribution for attribution in attributions if attribution.pairs > 1),
+        key=lambda attribution: steps.index(attribution.step),
+    )
     title = "Causes of the difference in time per operation (of one connection)"
     headings = columns("step, build and cause", Column("us", "change"), Column("share", "percent", bounds="95%"))
-    return Section("causes", title, headings, tuple(line for each in found for line in _rows(each)))
+    return Section("causes", title, headings, tuple(line for attribution in attributed for line in _rows(attribution)))
 
 
-def _rows(found: Attribution) -> Iterable[Row]:
-    line = partial(row, step=found.step, subject=found.subject)
-    yield line(found.subject, f"{number(found.base_us)} to {number(found.us)}", "")
-    if found.reason:
-        yield line(found.reason, "", "undecided", mark="dim", depth=1)
+def _rows(attribution: Attribution) -> Iterable[Row]:
+    line = partial(row, step=attribution.step, subject=attribution.subject)
+    yield line(attribution.subject, f"{number(attribution.base_us)} to {number(attribution.us)}", "")
+    if attribution.reason:
+        yield line(attribution.reason, "", "undecided", mark="dim", depth=1)
         return
-    for part in found.named:
+    for part in attribution.named:
         yield line(part.title, part.us - part.base_us, Figure(part.share, part.low, part.high), depth=1)
-    if count := len(found.further):
-        yield line(f"{count} further known part{'s' * (count > 1)}", "", found.further_share, depth=1)
-    yield line("unexplained", "", found.unexplained, mark="dim", depth=1)
-    for part in found.of(found.undecided):
+    if count := len(attribution.further):
+        yield line(f"{count} further known part{'s' * (count > 1)}", "", attribution.further_share, depth=1)
+    yield line("unexplained", "", attribution.unexplained, mark="dim", depth=1)
+    for part in attribution.of(attribution.undecided):
         share = Figure("undecided", part.low, part.high)
         yield line(part.title, part.us - part.base_us, share, mark="dim", depth=2)

@@ -85,7 +85,7 @@ def levels(runs: Sequence[RunResult]) -> Levels:
         run = together[0].manifest
         part = left / 2 if done else first(count, sliced=run.interleave == "slices")
         analyses = planned(run.interim_analyses, count, part)
-        done += [(pairs + own, share) for own, share in analyses]
+        done += [(pairs + pairs_so_far, share) for pairs_so_far, share in analyses]
         left -= part
         pairs += count
     return Levels(tuple(done), left)
@@ -113,17 +113,17 @@ def levels_on_the_way(on_the_way: Sequence[InterimAnalysis], pairs: int) -> Leve
 
 def _batches(runs: Sequence[RunResult]) -> list[list[RunResult]]:
     """Runs in the order in which they began, grouped where no result was available in between."""
-    found: list[list[RunResult]] = []
+    batches: list[list[RunResult]] = []
     for run in sorted(runs, key=lambda run: run.span_ns):
-        overlaps = found and (
-            run.span_ns[0] <= max(other.span_ns[1] for other in found[-1])
-            or (run.sandboxed and all(other.sandboxed for other in found[-1]))
+        overlaps = batches and (
+            run.span_ns[0] <= max(other.span_ns[1] for other in batches[-1])
+            or (run.sandboxed and all(other.sandboxed for other in batches[-1]))
         )
         if overlaps:
-            found[-1].append(run)
+            batches[-1].append(run)
         else:
-            found.append([run])
-    return found
+            batches.append([run])
+    return batches
 
 
 def spent_level(*analyses: Analysis) -> float:

@@ -89,13 +89,13 @@ class ComparedCells:
 
     def values(self, subject: Subject, step: str, metric: str) -> list[float]:
         """One figure in all cells of a subject that have it, in order of time."""
-        found = (result.figure(metric) for result in self.of(subject, step))
-        return [value for value in found if value is not None]
+        figures = (result.figure(metric) for result in self.of(subject, step))
+        return [value for value in figures if value is not None]
 
     def pairs(self, subject: Subject, step: str = "") -> list[Pair]:
         """Cells of one repeat of one run, the baseline's first; only those with the step, if one is given."""
-        found = pairs(self.cells, self.baseline_of(subject), subject)
-        return [pair for pair in found if not step or all(step in cell.steps for cell in pair)]
+        sides = pairs(self.cells, self.baseline_of(subject), subject)
+        return [pair for pair in sides if not step or all(step in cell.steps for cell in pair)]
 
 
 def pairs(cells: Iterable[CellResult], base: Subject, other: Subject) -> list[Pair]:

@@ -45,8 +45,10 @@ def without(comparison: Comparison, name: str, step: str) -> int:
 def idle(comparison: Comparison, name: str, step: str) -> int:
     """Cells of a subject in which a step did nothing, although the baseline did something."""
     metric, base = comparison.primary_metric(step), _by_place(comparison, comparison.baseline_of(name), step)
-    own = _by_place(comparison, name, step)
-    return sum(bool(base[place].figure(metric)) and not own[place].figure(metric) for place in own.keys() & base.keys())
+    places = _by_place(comparison, name, step)
+    return sum(
+        bool(base[place].figure(metric)) and not places[place].figure(metric) for place in places.keys() & base.keys()
+    )
 
 
 def slas(comparison: Comparison, name: str, step: str) -> dict[Place, Sla]:

@@ -23,17 +23,17 @@ def lines(role: str, snapshot: Mapping[str, Any] | None) -> list[str]:
     if not snapshot:
         return []
     wait = snapshot.get("wait")
-    found = [f"{role} backend {_place(snapshot)}{f'; waits for {wait}' if wait else ''}"]
+    lines_of = [f"{role} backend {_place(snapshot)}{f'; waits for {wait}' if wait else ''}"]
     for holder in snapshot.get("blocked_by") or ():
         what = holder.get("what")
-        found.append(f"blocked by {holder.get('pid')}{f': {what}' if what else ''}")
+        lines_of.append(f"blocked by {holder.get('pid')}{f': {what}' if what else ''}")
     for title, name in (("stack", "user"), ("in the kernel", "kernel")):
         if snapshot.get(name):
-            found.append(f"{title}: {_stack(snapshot[name])}")
+            lines_of.append(f"{title}: {_stack(snapshot[name])}")
     client = snapshot.get("client")
     if client and client.get("state") not in (None, ""):
-        found.append(f"its client {_place(client)}")
-    return found + [f"({note})" for note in snapshot.get("notes") or ()]
+        lines_of.append(f"its client {_place(client)}")
+    return lines_of + [f"({note})" for note in snapshot.get("notes") or ()]
 
 
 def _place(process: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ class _Group:
 
 def over_units(logs: Mapping[str, Sequence[float]], margin: float, unit: Unit) -> tuple[Estimate, UnitEffect]:
     """The estimate over units, and those that differ from the others by the `margin` or more."""
-    groups = [_Group(name, len(own), fmean(own)) for name, own in logs.items()]
+    groups = [_Group(name, len(unit_logs), fmean(unit_logs)) for name, unit_logs in logs.items()]
     pairs, units = sum(group.count for group in groups), len(groups)
     degrees = pairs - units
     squares = sum((value - group.mean) ** 2 for group in groups for value in logs[group.name])
@@ -109,11 +109,13 @@ def units_of(cells: ComparedCells) -> tuple[Unit, dict[str, str]] | None:
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
     """The result of pooling pairs of several units, the unit that disagrees, and what was measured in a sandbox."""
     boxed = [run.name for run in cells.runs if run.sandboxed]
-    found = [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []
+    sentences = (
+        [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []
+    )
     pooled = [(ratio, ratio.machines) for ratio in judged if ratio.machines and ratio.metric in PRIMARY_METRICS]
     units = units_of(cells)
     if not pooled or units is None:
-        return found
+        return sentences
     unit, unit_of = units
     names = dict.fromkeys(name for _, effect in pooled for name in effect.ratios)
     runs = {name: sum(other == name for other in unit_of.values()) for name in names}
@@ -123,7 +125,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
         if len(effect.ratios) < len(runs)
     )
     apart = filter(None, (_disagreement(ratio.step, effect) for ratio, effect in pooled))
-    return [*found, _sentence(unit, runs), *dict.fromkeys(fewer), *apart]
+    return [*sentences, _sentence(unit, runs), *dict.fromkeys(fewer), *apart]
 
 
 def _sentence(unit: Unit, runs: Mapping[str, int]) -> str:
@@ -138,9 +140,9 @@ def _sentence(unit: Unit, runs: Mapping[str, int]) -> str:
 
 
 def _disagreement(step: str, effect: UnitEffect) -> str:
-    told = {name: f"{name} ({ratio - 1:+.1%})" for name, ratio in effect.ratios.items()}
-    apart = [told[name] for name in effect.disagrees]
-    rest = [text for name, text in told.items() if name not in effect.disagrees]
+    texts = {name: f"{name} ({ratio - 1:+.1%})" for name, ratio in effect.ratios.items()}
+    apart = [texts[name] for name in effect.disagrees]
+    rest = [text for name, text in texts.items() if name not in effect.disagrees]
     if not apart:
         return ""
     if not rest:

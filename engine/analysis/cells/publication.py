@@ -28,10 +28,10 @@ def named(manifest: Manifest) -> Preset | None:
     """The preset of a run, from the program's own files, not the record's."""
     options = _options(manifest)
     try:
-        found = preset(str(options["preset"])) if options.get("preset") else None
+        chosen = preset(str(options["preset"])) if options.get("preset") else None
     except (UnknownName, ValueError):  # of another version
         return None
-    return found if found is not None and found.workload == manifest.workload.get("name") else None
+    return chosen if chosen is not None and chosen.workload == manifest.workload.get("name") else None
 
 
 def tables(comparison: Comparison, manifest: Manifest) -> Iterator[Section]:
@@ -39,13 +39,13 @@ def tables(comparison: Comparison, manifest: Manifest) -> Iterator[Section]:
 
     Ratios by "subject" are to that of a base, by "line" to the first line of the same subject.
     """
-    found = named(manifest)
-    if found is None:
+    publication = named(manifest)
+    if publication is None:
         return
-    for table in found.published:
-        differs = tuple(_differences(comparison, manifest, found, table))
+    for table in publication.published:
+        differs = tuple(_differences(comparison, manifest, publication, table))
         for against in table.against:
-            yield from _sections(comparison, found, table, against, differs)
+            yield from _sections(comparison, publication, table, against, differs)
 
 
 def _options(manifest: Manifest) -> dict[str, Any]:
@@ -54,10 +54,10 @@ def _options(manifest: Manifest) -> dict[str, Any]:
 
 
 def _sections(
-    comparison: Comparison, found: Preset, table: PresetTable, against: Against, differs: tuple[str, ...]
+    comparison: Comparison, publication: Preset, table: PresetTable, against: Against, differs: tuple[str, ...]
 ) -> Iterator[Section]:
     """The table in as many parts as its columns need; none if no published subject matches ours."""
-    matched = dict(_matched(comparison, found, table))
+    matched = dict(_matched(comparison, publication, table))
     if against == "subject":
         base = next((subject for subject in table.subjects if subject in matched), table.subjects[0])
         our_base = matched.get(base, comparison.base)
@@ -67,10 +67,12 @@ def _sections(
     else:
         base = our_base = ""
         shown = list(table.subjects)
-    others = [each.name for each in comparison.subjects if not each.control and each.name not in matched.values()]
+    others = [
+        subject.name for subject in comparison.subjects if not subject.control and subject.name not in matched.values()
+    ]
     if table.among == "build" and (base not in matched or any(subject in matched for subject in shown)):
         others = []  # nothing was published of other builds: ours stand there if no name matches
-    elif len({getattr(each, table.among) for each in comparison.subjects}) == 1 and against == "subject":
+    elif len({getattr(subject, table.among) for subject in comparison.subjects}) == 1 and against == "subject":
         return
     every = [(name, "") for name in others if name != our_base] + [(matched.get(name, ""), name) for name in shown]
     lines = [line for line in table.lines if line.step in comparison.steps]
@@ -86,8 +88,8 @@ def _sections(
         to = names[0]
     else:
         to = base if base == our_base.replace("-prebuilt", "") else f"{our_base} (published: {base})"
-    reasons = (f"published: {found.source}", *differs)
-    reasons += tuple(f"also: {remark}" for remark in (table.remark, *found.remarks) if remark)
+    reasons = (f"published: {publication.source}", *differs)
+    reasons += tuple(f"also: {remark}" for remark in (table.remark, *publication.remarks) if remark)
     across = ACROSS if any(ours.bounds for of_line in cells for ours, _ in of_line) else ACROSS_PLAIN
     for start in range(0, len(every), across):
         part = slice(start, start + across)
@@ -120,16 +122,16 @@ def _values(shown: Sequence[Column], ratios: Sequence[tuple[Figure, Figure]]) ->
         yield from (figure for name, figure in zip(names, figures, strict=True) if name)
 
 
-def _matched(comparison: Comparison, found: Preset, table: PresetTable) -> Iterable[tuple[str, str]]:
+def _matched(comparison: Comparison, publication: Preset, table: PresetTable) -> Iterable[tuple[str, str]]:
     """The published subjects that we have, each with our name: the first of its build, config or kernel."""
     ours: dict[str, str] = {}
-    for each in comparison.subjects:
-        if not each.control:
-            label = getattr(each, table.among)
-            ours.setdefault(label.replace("-prebuilt", "") if table.among == "build" else label, each.name)
+    for compared in comparison.subjects:
+        if not compared.control:
+            label = getattr(compared, table.among)
+            ours.setdefault(label.replace("-prebuilt", "") if table.among == "build" else label, compared.name)
     for subject in table.subjects:
-        candidates = (subject, *(found.instead.get(subject, ()) if table.among == "build" else ()))
-        name = next((ours[each] for each in candidates if each in ours), None)
+        candidates = (subject, *(publication.instead.get(subject, ()) if table.among == "build" else ()))
+        name = next((ours[candidate] for candidate in candidates if candidate in ours), None)
         if name is not None:
             yield subject, name
 
@@ -145,7 +147,7 @@ def _ratio(
 ) -> tuple[Figure, Figure]:
     """Our ratio in a column of a line, and the published one, which is marked if it lies outside our interval."""
     (base, our_base), (our_name, their_name), figure = bases, column, line.figure or table.figure
-    theirs, anchors = (dict(zip(table.subjects, each.values, strict=True)) for each in (line, first))
+    theirs, anchors = (dict(zip(table.subjects, published.values, strict=True)) for published in (line, first))
     published = None
     if their_name:
         published = theirs[their_name] / (theirs[base] if against == "subject" else anchors[their_name])
@@ -153,12 +155,12 @@ def _ratio(
     of = _value(comparison, our_base, line.step, figure)
     if against == "line":
         of = _value(comparison, our_name, first.step, first.figure or table.figure)
-    found = comparison.ratio(our_name, line.step, figure)
-    if against == "line" or our_base != comparison.base or found is None or found.ratio is None:
+    ratio = comparison.ratio(our_name, line.step, figure)
+    if against == "line" or our_base != comparison.base or ratio is None or ratio.ratio is None:
         return Figure(ours / of if ours is not None and of else None), Figure(published)
-    known = published is not None and found.low is not None and found.high is not None
-    outside = known and not (found.low or 0.0) <= (published or 0.0) <= (found.high or 0.0)
-    return Figure(found.ratio, found.low, found.high), Figure(published, sign=OUTSIDE * outside)
+    known = published is not None and ratio.low is not None and ratio.high is not None
+    outside = known and not (ratio.low or 0.0) <= (published or 0.0) <= (ratio.high or 0.0)
+    return Figure(ratio.ratio, ratio.low, ratio.high), Figure(published, sign=OUTSIDE * outside)
 
 
 def _value(comparison: Comparison, subject: str, step: str, figure: str) -> float | None:
@@ -174,13 +176,13 @@ def _figure(record: Any, names: Sequence[str]) -> float | None:
     return float(record) if isinstance(record, (int, float)) else None
 
 
-def _differences(comparison: Comparison, manifest: Manifest, found: Preset, table: PresetTable) -> Iterable[str]:
+def _differences(comparison: Comparison, manifest: Manifest, publication: Preset, table: PresetTable) -> Iterable[str]:
     environment = manifest.environment
     cpu, memory = environment.get("cpu") or {}, environment.get("memory") or {}
     here = f"{cpu.get('model') or 'another CPU'}, {cpu.get('threads') or '?'} CPUs"
     if memory.get("total_bytes"):
         here += f", {memory['total_bytes'] / GIB:.0f} GiB"
-    yield f"machine: {here} here" + (f", {found.machine} there" if found.machine else "")
+    yield f"machine: {here} here" + (f", {publication.machine} there" if publication.machine else "")
     if table.size:
         yield f"size: {comparison.workload.scale or comparison.workload.title} here; {table.size} there"
     used = [subject.build for subject in comparison.subjects]
@@ -192,12 +194,14 @@ def _differences(comparison: Comparison, manifest: Manifest, found: Preset, tabl
     if table.among != "config":
         yield f"config: {', '.join(dict.fromkeys(subject.config for subject in comparison.subjects))} here"
     if table.among == "build":
-        yield from _builds(found, used)
+        yield from _builds(publication, used)
 
 
-def _builds(found: Preset, used: Sequence[str]) -> Iterable[str]:
+def _builds(publication: Preset, used: Sequence[str]) -> Iterable[str]:
     plain = {label.replace("-prebuilt", "") for label in used}
-    for build in found.builds:
+    for build in publication.builds:
         if build not in plain:
-            other = next((each for each in found.instead.get(build, ()) if each in plain), None)
+            other = next(
+                (alternative for alternative in publication.instead.get(build, ()) if alternative in plain), None
+            )
             yield f"{other} in place of {build}" if other else f"{build} is missing here"

@@ -109,7 +109,7 @@ def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[fl
     role = "query" if kind == "query" else "insert"
     end = attrgetter("t_ns")
     intervals: list[tuple[int, int]] = []  # count, length
-    for _, tick in groupby(sorted((each for each in seconds if role_kind(each.role) == role), key=end), end):
+    for _, tick in groupby(sorted((second for second in seconds if role_kind(second.role) == role), key=end), end):
         parts = [(second.count, second.dt_ns) for second in tick]
         count, length_ns = sum(part[0] for part in parts), max(part[1] for part in parts)
         if length_ns < SLIVER_NS and intervals:

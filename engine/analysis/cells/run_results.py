@@ -140,9 +140,9 @@ def load(path: Path) -> RunResult:
 def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tuple[int, int]:
     """Begin of the first attempt and end of the last, Unix time; (0, 0) without any."""
     start = {session.id: session for session in sessions}
-    known = [(start[each.session_id], each) for each in attempts if each.session_id in start]
-    began = [session.wall(each.started_ns) for session, each in known]
-    ended = [session.wall(each.ended_ns or each.started_ns) for session, each in known]
+    known = [(start[attempt.session_id], attempt) for attempt in attempts if attempt.session_id in start]
+    began = [session.wall(attempt.started_ns) for session, attempt in known]
+    ended = [session.wall(attempt.ended_ns or attempt.started_ns) for session, attempt in known]
     return (min(began), max(ended)) if known else (0, 0)
 
 
@@ -261,8 +261,8 @@ def _stall(event: EventRow, step: StepRow) -> StallRecord:
     """A stall with both its ends; one that the engine could not close ends with its step."""
     ended_ns = event.ended_ns or step.ended_ns or event.started_ns
     record = {"role": "", **event.data, "started_ns": event.started_ns, "ended_ns": ended_ns}
-    found = converted(record | ({"role": event.role} if event.role else {}), StallRecord, f"stall {event.id}")
-    return replace(found, where=tuple(hang_site.lines(found.role, found.snapshot)))
+    stall = converted(record | ({"role": event.role} if event.role else {}), StallRecord, f"stall {event.id}")
+    return replace(stall, where=tuple(hang_site.lines(stall.role, stall.snapshot)))
 
 
 def _totals(row: StepRow, clients: int) -> StepTotals:

@@ -39,13 +39,13 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
     """Raise UserError if runs have different workloads: say what differs, and between which runs."""
     first = runs[0]
     for run in runs[1:]:
-        ours, theirs = (measured_in(each) for each in (first, run))
+        ours, theirs = (measured_in(result) for result in (first, run))
         if ours != theirs:
             raise UserError(
                 f"{first.name} and {run.name} cannot be compared: measured in {ours} and in {theirs}, unlike loads; "
                 "compare each separately: their ratios may stand side by side, rates and figures per operation may not"
             )
-        ours, theirs = (each.manifest.route.words for each in (first, run))
+        ours, theirs = (result.manifest.route.words for result in (first, run))
         if ours != theirs:
             raise UserError(
                 f"{first.name} and {run.name} cannot be compared: clients connect in different ways (over "
@@ -67,14 +67,14 @@ def measured_in(run: RunResult) -> str:
 def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:
     """Reasons why cells of one subject from several runs are not comparable: machine, binaries, settings."""
     place = (subject.build, subject.config)
-    own = [run for run in runs if any((c.subject.build, c.subject.config) == place for c in run.manifest.cells)]
+    runs_of = [run for run in runs if any((c.subject.build, c.subject.config) == place for c in run.manifest.cells)]
     reasons: dict[str, None] = {}
-    for run in own[1:]:
+    for run in runs_of[1:]:
         # Differences between machines are part of each machine's effect: see `analysis.cells.pooling`.
-        first = next(each for each in own if each.machine == run.machine)
+        first = next(earliest for earliest in runs_of if earliest.machine == run.machine)
         for sentence in drift(_lasting(first.manifest.environment), _lasting(run.manifest.environment)):
             reasons[f"between {first.name} and {run.name} {sentence}"] = None
-        first = own[0]
+        first = runs_of[0]
         if digests([first], subject) != digests([run], subject):
             reasons[f"{subject.build} is not the same binary in {first.name} and {run.name}"] = None
         if _settings(first, subject) != _settings(run, subject):
@@ -107,15 +107,15 @@ def left_out(pairs: Sequence[Pair], step: str) -> list[str]:
     Either the machine changed between its cells, or autovacuum came to its servers unlike often, in slices: what a
     statement costs goes with the rows that are dead. Where that is so in most pairs, it is what the builds do.
     """
-    found = ["; ".join(pair_drift(*pair, step)) for pair in pairs]
+    drifts = ["; ".join(pair_drift(*pair, step)) for pair in pairs]
     sides = [[cell.steps[step] for cell in pair] for pair in pairs]
-    sliced = [place for place, both in enumerate(sides) if not found[place] and all(each.slices for each in both)]
-    counts = {place: [each.vacuums for each in sides[place]] for place in sliced}
+    sliced = [place for place, both in enumerate(sides) if not drifts[place] and all(cell.slices for cell in both)]
+    counts = {place: [cell.vacuums for cell in sides[place]] for place in sliced}
     unlike = {place: both for place, both in counts.items() if max(both) - min(both) > UNLIKE_VACUUMS * max(both)}
     if 2 * len(unlike) < len(sliced):
         for place, (ours, theirs) in unlike.items():
-            found[place] = f"unlike work: autovacuum came to the tables {ours} and {theirs} times"
-    return found
+            drifts[place] = f"unlike work: autovacuum came to the tables {ours} and {theirs} times"
+    return drifts
 
 
 def steady(pairs: Sequence[Pair], step: str) -> list[Pair]:
@@ -140,9 +140,13 @@ def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
         one, two = (amount[name] for amount in amounts)
         if abs(one - two) > UNEQUAL * max(one, two):
             texts.append(f"{name} {one:,.0f} vs {two:,.0f}")
-    found = [_rows_per_query(step) for step in (base, other)]
-    if found[0] is not None and found[1] is not None and abs(found[0] - found[1]) > 0.01 * max(found[0], found[1]):
-        texts.append(f"rows per query {found[0]:.2f} vs {found[1]:.2f}")
+    per_query = [_rows_per_query(step) for step in (base, other)]
+    if (
+        per_query[0] is not None
+        and per_query[1] is not None
+        and abs(per_query[0] - per_query[1]) > 0.01 * max(per_query[0], per_query[1])
+    ):
+        texts.append(f"rows per query {per_query[0]:.2f} vs {per_query[1]:.2f}")
     return [f"unequal work in pair {repeat}: {text}" for text in texts]
 
 
@@ -173,7 +177,7 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
     base, name = cells.baseline_of(subject), cells.names[subject]
     pairs = cells.pairs(subject)
     sides = [cell for cell in cells.cells if cell.cell.subject in (base, subject)]
-    found = [
+    results = [
         *_kernel(sides, base, subject),
         *kernel_differences.checks(cells.runs, base, subject),
         _binaries(cells.runs, (base, subject)),
@@ -185,7 +189,7 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
         *_probes(pairs, subject),
         *_work(cells.steps, pairs),
     ]
-    return tuple(Check(name, what, ok, text) for what, ok, text in sorted(found, key=lambda check: check[1]))
+    return tuple(Check(name, what, ok, text) for what, ok, text in sorted(results, key=lambda check: check[1]))
 
 
 CheckResult = tuple[str, bool, str]  # what was checked, whether it is as it should be, in words
@@ -193,8 +197,10 @@ CheckResult = tuple[str, bool, str]  # what was checked, whether it is as it sho
 
 def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Iterable[CheckResult]:
     def releases(of: Subject) -> list[str]:
-        found = {value(record, "kernel", "release") for c in cells if c.cell.subject == of for record in c.environments}
-        return sorted(str(release) for release in found if release)
+        values = {
+            value(record, "kernel", "release") for c in cells if c.cell.subject == of for record in c.environments
+        }
+        return sorted(str(release) for release in values if release)
 
     ours, theirs = releases(base), releases(subject)
     if ours and theirs and base.kernel != subject.kernel:
@@ -237,10 +243,10 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
 def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> Iterable[CheckResult]:
     """Settings that no config sets, but versions, initdb or servers do: the important ones by name."""
     texts = {
-        each.name: f"{each.name} {value_text(ours)} vs {value_text(theirs)}"
-        for each in differences(cells)
-        for ours, theirs in [(each.values.get(cells.names[side]) for side in (base, subject))]
-        if each.reason != "config" and ours != theirs
+        difference.name: f"{difference.name} {value_text(ours)} vs {value_text(theirs)}"
+        for difference in differences(cells)
+        for ours, theirs in [(difference.values.get(cells.names[side]) for side in (base, subject))]
+        if difference.reason != "config" and ours != theirs
     }
     named = [text for name, text in texts.items() if name in IMPORTANT]
     if named:
@@ -279,7 +285,7 @@ def _gauges(cells: Sequence[CellResult]) -> Iterable[CheckResult]:
 
 def _span(gauge: Gauge, records: Sequence[Environment]) -> tuple[float, float, bool] | None:
     """The lowest and highest value of a gauge, and whether that is acceptable; None without any."""
-    values = [found for each in records if (found := number(each, gauge.section, gauge.key)) is not None]
+    values = [reading for record in records if (reading := number(record, gauge.section, gauge.key)) is not None]
     if not values or min(values) <= 0:
         return None
     governors = {value(record, "cpu", "governor") for record in records}
@@ -295,16 +301,16 @@ def _busy(cells: Sequence[CellResult]) -> Iterable[CheckResult]:
 
 
 def _probes(pairs: Sequence[Pair], subject: Subject) -> Iterable[CheckResult]:
-    found: dict[str, set[str]] = {}  # by step
+    probes: dict[str, set[str]] = {}  # by step
     for base, other in pairs:
         for name in base.steps.keys() & other.steps.keys():
             for step in (base.steps[name], other.steps[name]):
-                found.setdefault(name, set()).add(" ".join(sorted(step.totals.observers)) or "none")
-    text = ", ".join(sorted(set().union(*found.values())))
-    if subject.control == PROBED and found:
+                probes.setdefault(name, set()).add(" ".join(sorted(step.totals.observers)) or "none")
+    text = ", ".join(sorted(set().union(*probes.values())))
+    if subject.control == PROBED and probes:
         yield "probes", True, f"{text}; their cost is compared"
-    elif found:
-        yield "probes", all(len(names) == 1 for names in found.values()), text
+    elif probes:
+        yield "probes", all(len(names) == 1 for names in probes.values()), text
 
 
 def _work(steps: Sequence[str], pairs: Sequence[Pair]) -> Iterable[CheckResult]:

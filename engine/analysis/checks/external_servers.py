@@ -18,33 +18,34 @@ def unjudged(cells: ComparedCells) -> bool:
 def findings(cells: ComparedCells) -> list[str]:
     """Warnings to go with the figures, a sentence each; none for pgbed's own servers."""
     attached = [run.manifest for run in cells.runs if run.manifest.external is not None]
-    found = [sentence for manifest in attached for sentence in _of_run(manifest)]
+    sentences = [sentence for manifest in attached for sentence in _of_run(manifest)]
     if attached and not unjudged(cells):
-        found.append("verdicts were requested although others may have used these servers meanwhile")
-    return found
+        sentences.append("verdicts were requested although others may have used these servers meanwhile")
+    return sentences
 
 
 def _of_run(manifest: Manifest) -> list[str]:
     assert manifest.external is not None
     servers = ", ".join(f"{build.label} ({build.server})" for build in manifest.builds)
-    found = [
+    sentences = [
         f"external servers: {servers}; not visible from outside: CPU, run queue, memory and stops of "
         "their processes, their machines and devices, their logs (checkpoints, autovacuum, errors)",
         "WAL and statistics of a whole server include the work of its other clients; causes of stalls go by "
         "wait events alone",
     ]
     if not manifest.external.checkpoint:
-        found.append("no CHECKPOINT was done before steps on any server: on some of them the role may not")
+        sentences.append("no CHECKPOINT was done before steps on any server: on some of them the role may not")
     if manifest.external.scratch_database:
-        found.append(f"all cells worked in database {manifest.external.scratch_database}, emptied after each")
+        sentences.append(f"all cells worked in database {manifest.external.scratch_database}, emptied after each")
     base = dict(manifest.configs[config_key(manifest.cells[0].subject.config, manifest.base)].settings)
     for build in manifest.builds:
-        own = dict(manifest.configs[config_key(manifest.cells[0].subject.config, build.label)].settings)
-        names = sorted(name for name in {*base, *own} if base.get(name) != own.get(name))
+        configured = dict(manifest.configs[config_key(manifest.cells[0].subject.config, build.label)].settings)
+        names = sorted(name for name in {*base, *configured} if base.get(name) != configured.get(name))
         if names:
             more = f" and {len(names) - SETTINGS_NAMED} more" if len(names) > SETTINGS_NAMED else ""
             values = ", ".join(
-                f"{name} {base.get(name, 'default')} and {own.get(name, 'default')}" for name in names[:SETTINGS_NAMED]
+                f"{name} {base.get(name, 'default')} and {configured.get(name, 'default')}"
+                for name in names[:SETTINGS_NAMED]
             )
-            found.append(f"{manifest.base} and {build.label} have different settings: {values}{more}")
-    return found
+            sentences.append(f"{manifest.base} and {build.label} have different settings: {values}{more}")
+    return sentences

@@ -48,18 +48,18 @@ def machine(reader: JournalReader, step: int, interleaved: Sequence[int]) -> lis
     The sliver at the end is left out: its counters are read later than it ends. The run's own are the servers, clients
     and monitors of all these steps, and the engine, which is one process.
     """
-    own = [interval for each in interleaved for interval in _of_cell(reader, each)]
-    own += _used(_samples(reader, step, ("engine",)))
+    used = [interval for one in interleaved for interval in _of_cell(reader, one)]
+    used += _used(_samples(reader, step, ("engine",)))
     host = [
         (from_ns, until_ns, busy_ns, data.get("steal_ns", 0))
         for from_ns, until_ns, data in _samples(reader, step, ("host",))
         if (busy_ns := cpu_busy_ns(data)) is not None and until_ns - from_ns >= SLIVER_NS
     ]
     own_ns = [0.0] * len(host)
-    for each in own:
-        place = bisect_right(host, each.from_ns, key=itemgetter(1))
-        while place < len(host) and host[place][0] < each.until_ns:
-            own_ns[place] += each.within(*host[place][:2])
+    for cpu_interval in used:
+        place = bisect_right(host, cpu_interval.from_ns, key=itemgetter(1))
+        while place < len(host) and host[place][0] < cpu_interval.until_ns:
+            own_ns[place] += cpu_interval.within(*host[place][:2])
             place += 1
     return [_interval(*second, used_ns) for second, used_ns in zip(host, own_ns, strict=True)]
 
@@ -68,13 +68,13 @@ def mean(intervals: Sequence[MachineInterval], from_ns: float, until_ns: float) 
     """The mean CPUs foreign and stolen between two times, from ordered `intervals`; None if unknown."""
     covered_ns = others = stolen = 0.0
     first = bisect_right(intervals, from_ns, key=attrgetter("until_ns"))
-    for each in islice(intervals, first, None):
-        overlap_ns = min(each.until_ns, until_ns) - max(each.from_ns, from_ns)
+    for interval in islice(intervals, first, None):
+        overlap_ns = min(interval.until_ns, until_ns) - max(interval.from_ns, from_ns)
         if overlap_ns <= 0:
             break
         covered_ns += overlap_ns
-        others += each.others * overlap_ns
-        stolen += each.stolen * overlap_ns
+        others += interval.others * overlap_ns
+        stolen += interval.stolen * overlap_ns
     return (others / covered_ns, stolen / covered_ns) if covered_ns > 0 else None
 
 

@@ -13,19 +13,21 @@ NAMED = 8  # options of a configuration to list
 
 def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[str]:
     """The reason why the kernels, or their guests, allow no verdict."""
-    own = [run for run in runs if any(cell.subject in (base, subject) for cell in run.manifest.cells)]
-    found: dict[str, None] = {}
-    guests = [bool(_kernels(own, side)) for side in (base, subject)]
+    runs_of = [run for run in runs if any(cell.subject in (base, subject) for cell in run.manifest.cells)]
+    reasons_of: dict[str, None] = {}
+    guests = [bool(_kernels(runs_of, side)) for side in (base, subject)]
     if guests[0] != guests[1]:
-        found["host against a guest: virtualisation would be compared; run the host's own image in a guest"] = None
-    machines = {run.manifest.guest for run in own if run.manifest.guest is not None}
+        reasons_of["host against a guest: virtualisation would be compared; run the host's own image in a guest"] = None
+    machines = {run.manifest.guest for run in runs_of if run.manifest.guest is not None}
     if any(guests) and any(machine.emulated for machine in machines):
-        found["emulated guests (no KVM): their times say nothing of a machine"] = None
+        reasons_of["emulated guests (no KVM): their times say nothing of a machine"] = None
     if all(guests) and len(machines) > 1:
-        found["the guests of the runs are not alike"] = None
-    both = [*_kernels(own, base), *_kernels(own, subject)]
+        reasons_of["the guests of the runs are not alike"] = None
+    both = [*_kernels(runs_of, base), *_kernels(runs_of, subject)]
     if len({kernel.provenance for kernel in both}) > 1:
-        found[f"kernels of unlike provenance: {' and '.join(sorted({kernel.provenance for kernel in both}))}"] = None
+        reasons_of[f"kernels of unlike provenance: {' and '.join(sorted({kernel.provenance for kernel in both}))}"] = (
+            None
+        )
     for label in dict.fromkeys(kernel.label for kernel in both):
         images = {
             (kernel.release, kernel.digest, kernel.config_digest, kernel.command_line)
@@ -34,10 +36,10 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
         }
         if len(images) > 1:
             releases = " and ".join(sorted({f"{release} {words}".strip() for release, _, _, words in images}))
-            found[f"kernel {label} is not the same in all runs: {releases}"] = None
-    if len({run.manifest.tunables for run in own}) > 1:
-        found["the scheduler's tunables (--sched) are not the same in all runs"] = None
-    return list(found)
+            reasons_of[f"kernel {label} is not the same in all runs: {releases}"] = None
+    if len({run.manifest.tunables for run in runs_of}) > 1:
+        reasons_of["the scheduler's tunables (--sched) are not the same in all runs"] = None
+    return list(reasons_of)
 
 
 def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterable[tuple[str, bool, str]]:

@@ -18,7 +18,7 @@ WORTH = 0.01  # about twice the standard deviation of layouts: see docs/explanat
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
     """A sentence for each subject whose verdict is faster or slower by less than layouts may differ."""
-    found = []
+    sentences = []
     for subject in cells.others:
         base, name = cells.baseline_of(subject), cells.names[subject]
         if subject.control or digests(cells.runs, subject) == digests(cells.runs, base):
@@ -36,13 +36,13 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
                 if fixed
                 else "their variants :layout1 and :layout2 show how much it is here"
             )
-            found.append(
+            sentences.append(
                 f"{', '.join(small)}: {name} differs from {cells.names[base]} by less than {WORTH:.0%}, which where "
                 f"functions lie in a binary may make: {how}"
             )
-    return found
+    return sentences
 
 
 def _builds(cells: ComparedCells, *subjects: Subject) -> list[Build]:
-    found = {build.label: build for run in cells.runs for build in run.manifest.builds}
-    return [found[label] for label in dict.fromkeys(subject.build for subject in subjects) if label in found]
+    builds = {build.label: build for run in cells.runs for build in run.manifest.builds}
+    return [builds[label] for label in dict.fromkeys(subject.build for subject in subjects) if label in builds]

@@ -108,7 +108,7 @@ class SettingDifference:
         owners: dict[str | None, dict[str, None]] = {}
         for subject, value in self.values.items():
             owners.setdefault(value, {})[names[subject]] = None
-        return ", ".join(f"{value_text(value)} ({', '.join(own)})" for value, own in owners.items())
+        return ", ".join(f"{value_text(value)} ({', '.join(names)})" for value, names in owners.items())
 
 
 def value_text(value: str | None) -> str:
@@ -119,13 +119,13 @@ def section(cells: ComparedCells, settings: Sequence[SettingDifference]) -> Sect
     """A row each, but settings that some servers do not know, and others leave alone, share one."""
     rows = []
     gathered: dict[str, list[str]] = {}  # by the servers that do not know it
-    for each in settings:
-        names = _owners(cells, each)
-        if each.reason == "version" and not each.matters and set(each.sources.values()) == {"default"}:
-            without = dict.fromkeys(names[subject] for subject, value in each.values.items() if value is None)
-            gathered.setdefault(", ".join(without), []).append(each.name)
+    for setting in settings:
+        names = _owners(cells, setting)
+        if setting.reason == "version" and not setting.matters and set(setting.sources.values()) == {"default"}:
+            without = dict.fromkeys(names[subject] for subject, value in setting.values.items() if value is None)
+            gathered.setdefault(", ".join(without), []).append(setting.name)
         else:
-            rows.append(row(each.name, REASONS[each.reason], each.text(names)))
+            rows.append(row(setting.name, REASONS[setting.reason], setting.text(names)))
     for servers, more in gathered.items():
         unknown = f"unknown to {servers}: {', '.join(more)}"
         rows.append(row(f"{len(more)} more", REASONS["version"], unknown))
@@ -134,9 +134,9 @@ def section(cells: ComparedCells, settings: Sequence[SettingDifference]) -> Sect
 
 def _owners(cells: ComparedCells, difference: SettingDifference) -> Mapping[str, str]:
     """By subject: the name of its build, or of its config, if the value depends on that alone."""
-    own = {name: subject for subject, name in cells.names.items() if name in difference.values}
+    subjects = {name: subject for subject, name in cells.names.items() if name in difference.values}
     for part in ("build", "config"):
-        names = {name: str(getattr(subject, part)) for name, subject in own.items()}
+        names = {name: str(getattr(subject, part)) for name, subject in subjects.items()}
         values = {(names[subject], value) for subject, value in difference.values.items()}
         if len(values) == len(set(names.values())):
             return names
@@ -144,32 +144,37 @@ def _owners(cells: ComparedCells, difference: SettingDifference) -> Mapping[str,
 
 
 def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
-    found: dict[Subject, ServerSettings] = {}
+    by_subject: dict[Subject, ServerSettings] = {}
     for cell in cells.cells:
         if cell.settings.values and not cell.cell.subject.control:
-            found.setdefault(cell.cell.subject, cell.settings)
-    own = {cells.names[subject]: settings for subject, settings in found.items()}
+            by_subject.setdefault(cell.cell.subject, cell.settings)
+    settings_of = {cells.names[subject]: settings for subject, settings in by_subject.items()}
     judged = (step for cell in cells.cells for step in cell.steps.values() if step.totals.primary_metric is not None)
     kinds = dict.fromkeys(step.kind for step in judged)
-    names = {name for settings in own.values() for name in settings.values} - LEFT_OUT
-    made = [
+    names = {name for settings in settings_of.values() for name in settings.values} - LEFT_OUT
+    compared = [
         SettingDifference(
             name,
-            _reason(name, values, own, _configured(cells)),
+            _reason(name, values, settings_of, _configured(cells)),
             values,
             {
                 subject: settings.sources.get(name, "default")
-                for subject, settings in own.items()
+                for subject, settings in settings_of.items()
                 if values[subject] is not None
             },
             tuple(kind for kind in kinds if _matters(name, kind)),
         )
         for name in names
-        if len(set((values := {subject: _value(name, settings) for subject, settings in own.items()}).values())) > 1
+        if len(set((values := {subject: _value(name, settings) for subject, settings in settings_of.items()}).values()))
+        > 1
     ]
-    made += _of_devices(cells, tuple(own), tuple(kinds))
+    compared += _of_devices(cells, tuple(settings_of), tuple(kinds))
     order = list(REASONS)
-    return tuple(sorted(made, key=lambda each: (not each.matters, order.index(each.reason), each.name)))
+    return tuple(
+        sorted(
+            compared, key=lambda difference: (not difference.matters, order.index(difference.reason), difference.name)
+        )
+    )
 
 
 def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str, ...]) -> Iterable[SettingDifference]:
@@ -180,8 +185,8 @@ def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str,
             config = run.manifest.configs.get(config_key(subject.config, subject.build))
             if name in devices and config is not None and config.device:
                 devices[name] = dict(config.device)
-    for setting in sorted({setting for each in devices.values() for setting in each}):
-        values: dict[str, str | None] = {name: each.get(setting, UNSET) for name, each in devices.items()}
+    for setting in sorted({setting for values_of in devices.values() for setting in values_of}):
+        values: dict[str, str | None] = {name: values_of.get(setting, UNSET) for name, values_of in devices.items()}
         if len(set(values.values())) > 1:
             yield SettingDifference(f"device {setting}", "config", values, dict.fromkeys(values, "config"), kinds)
 
@@ -205,7 +210,7 @@ def _configured(cells: ComparedCells) -> frozenset[str]:
 
 
 def _reason(
-    name: str, values: Mapping[str, str | None], own: Mapping[str, ServerSettings], configured: frozenset[str]
+    name: str, values: Mapping[str, str | None], settings_of: Mapping[str, ServerSettings], configured: frozenset[str]
 ) -> Reason:
     if name in configured:
         return "config"
@@ -213,8 +218,8 @@ def _reason(
         return "version"
     if name in OF_INITDB:
         return "initdb"
-    sources = {settings.sources.get(name, "default") for settings in own.values()}
+    sources = {settings.sources.get(name, "default") for settings in settings_of.values()}
     if sources == {"default"}:  # a server may choose the value of a default such as -1
-        built_in = {settings.defaults.get(name, UNRECORDED) for settings in own.values()}
+        built_in = {settings.defaults.get(name, UNRECORDED) for settings in settings_of.values()}
         return "default" if len(built_in) > 1 else "server"
     return "initdb" if sources <= {"default", "configuration file"} else "server"

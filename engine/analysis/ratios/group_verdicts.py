@@ -60,29 +60,29 @@ def groups(cells: ComparedCells, measured: Sequence[MeasuredRatio], ratios: Sequ
         return ()
     withheld = {_of(ratio) for ratio in ratios if ratio.reasons}
     members: dict[tuple[str, str, str], list[MeasuredRatio]] = {}
-    for each in measured:
-        if each.metric.name in PRIMARY_METRICS and each.quotients and _of(each.blank) not in withheld:
-            members.setdefault((kinds[each.blank.step], each.blank.subject, each.metric.name), []).append(each)
-    several = [(kind, own, _table(own)) for (kind, *_), own in members.items() if len(own) > 1]
-    pooled = [_pooled(kind, own, table, ALPHA / len(several)) for kind, own, table in several if table.size]
+    for one in measured:
+        if one.metric.name in PRIMARY_METRICS and one.quotients and _of(one.blank) not in withheld:
+            members.setdefault((kinds[one.blank.step], one.blank.subject, one.metric.name), []).append(one)
+    several = [(kind, group, _table(group)) for (kind, *_), group in members.items() if len(group) > 1]
+    pooled = [_pooled(kind, group, table, ALPHA / len(several)) for kind, group, table in several if table.size]
     judged = verdicts.judged(cells, measured_ratios.over_units(cells, pooled))
     return tuple(StepGroup(group.steps, ratio) for group, ratio in zip(pooled, judged, strict=True))
 
 
 def _table(members: Sequence[MeasuredRatio]) -> Table:
-    logs = [dict(zip(map(_key, each.pairs), each.by_slices or each.quotients, strict=True)) for each in members]
+    logs = [dict(zip(map(_key, ratio.pairs), ratio.by_slices or ratio.quotients, strict=True)) for ratio in members]
     return np.log([[ratios[_key(pair)] for pair in _common(members)] for ratios in logs])
 
 
 def _common(members: Sequence[MeasuredRatio]) -> list[Pair]:
     """The pairs that have every step."""
-    keys = set.intersection(*(set(map(_key, each.pairs)) for each in members))
+    keys = set.intersection(*(set(map(_key, ratio.pairs)) for ratio in members))
     return [pair for pair in members[0].pairs if _key(pair) in keys]
 
 
 def _pooled(kind: str, members: Sequence[MeasuredRatio], table: Table, level: float) -> MeasuredRatio:
     quotients = [ratio_of(mean) for mean in table.mean(axis=0).tolist()]
-    steps = tuple(each.blank.step for each in members)
+    steps = tuple(ratio.blank.step for ratio in members)
     blank = replace(members[0].blank, step=kind, left_out=(), reasons=_disagreement(table, steps, level))
     return MeasuredRatio(blank, members[0].metric, quotients, _common(members), steps=steps)
 

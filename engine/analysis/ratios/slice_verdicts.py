@@ -77,8 +77,8 @@ def typical(pair: Pair, step: str, metric: str) -> Typical | None:
 def own_ratios(pairs: Sequence[Pair], step: str, metric: str) -> list[LogRatio]:
     """Ratios whose truth is 1: of each server of each pair to itself."""
     known = [sides for pair in pairs if (sides := sides_of(pair, step, metric)) is not None]
-    own = (slice_estimates.own_ratio(side) for sides in known for side in sides)
-    return [ratio for ratio in own if ratio is not None]
+    side_ratio = (slice_estimates.own_ratio(side) for sides in known for side in sides)
+    return [ratio for ratio in side_ratio if ratio is not None]
 
 
 def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> SelfCheck:
@@ -87,12 +87,12 @@ def self_check(steps: Iterable[tuple[Sequence[Pair], str]], metric: str) -> Self
 
 def steps_of(cells: ComparedCells, subject: Subject) -> list[tuple[list[Pair], str]]:
     """The interleaved steps of a subject, with the pairs between whose cells the machine did not change."""
-    found = []
+    steps = []
     for step in cells.steps:
         sliced = [pair for pair in cells.pairs(subject, step) if all(cell.steps[step].slices for cell in pair)]
         if pairs := steady(sliced, step):
-            found.append((pairs, step))
-    return found
+            steps.append((pairs, step))
+    return steps
 
 
 def alike(pairs: Sequence[Pair], step: str) -> tuple[list[Pair], list[Pair]]:
@@ -112,22 +112,22 @@ def reasons(pair: Pair, step: str) -> list[str]:
     if not all(counts):
         return [f"pair {pair[0].cell.repeat}: only one of its servers was interleaved"]
     rows = [cell.steps[step].slices for cell in pair]
-    spill_over = max(spill_over_share(own) or 0.0 for own in rows)
+    spill_over = max(spill_over_share(totals) or 0.0 for totals in rows)
     # Only the mean of the clients' parts is known: with evenly spread ends, the last came half the imbalance later.
     imbalance = max(
-        _part(sum(row.imbalance_ns for row in own), sum(row.counted_ns + row.imbalance_ns / 2 for row in own))
-        for own in rows
+        _part(sum(row.imbalance_ns for row in totals), sum(row.counted_ns + row.imbalance_ns / 2 for row in totals))
+        for totals in rows
     )
-    found = []
+    texts = []
     if spill_over > MOST_SPILL_OVER:
-        found.append(
+        texts.append(
             f"a server used {spill_over:.0%} of its CPU time in the other's slices ({_tolerated(MOST_SPILL_OVER)})"
         )
     if imbalance > MOST_IMBALANCE:
-        found.append(
+        texts.append(
             f"in {imbalance:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_IMBALANCE)})"
         )
-    return [f"pair {pair[0].cell.repeat}: {reason}" for reason in found]
+    return [f"pair {pair[0].cell.repeat}: {reason}" for reason in texts]
 
 
 def _spilled_over(pair: Pair, step: str) -> list[str]:
@@ -140,8 +140,8 @@ def _spilled_over(pair: Pair, step: str) -> list[str]:
     ]
 
 
-def _part(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _part(part: float, total: float) -> float:
+    return part / total if total else 0.0
 
 
 def _tolerated(most: float) -> str:
@@ -150,7 +150,7 @@ def _tolerated(most: float) -> str:
 
 def findings(cells: ComparedCells) -> list[str]:
     """Remarks on the slices: where rare events make a ratio, and where errors are larger than promised."""
-    found = []
+    sentences = []
     slow: dict[str, float] = {}  # by step, for the subject that shows most of it
     plain: dict[str, None] = {}  # steps whose pairs are too short for an error of their own
     subjects = {subject: steps_of(cells, subject) for subject in cells.others}
@@ -159,7 +159,9 @@ def findings(cells: ComparedCells) -> list[str]:
         name = cells.names[subject]
         check = self_check(steps, RATE)
         if check.suspect and check.ratios >= LEAST_CHECKS:
-            found.append(f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that")
+            sentences.append(
+                f"{STRAYED} by {check.f:.1f} times their error: the intervals of {name} are widened by that"
+            )
         ratios_of = {step: ratios for pairs, step in steps if (ratios := log_ratios(pairs, step, RATE))}
         plain |= dict.fromkeys(
             step
@@ -171,26 +173,28 @@ def findings(cells: ComparedCells) -> list[str]:
         for pairs, step in steps:
             if (longer := _slow_beginnings(pairs, step, ALPHA / tests)) is not None:
                 slow[step] = max(longer, slow.get(step, 0.0))
-            typicals = [each for pair in pairs if (each := typical(pair, step, RATE)) is not None]
+            typicals = [value for pair in pairs if (value := typical(pair, step, RATE)) is not None]
             if len(typicals) < len(pairs) or step not in ratios_of:
                 continue
             middle = slice_estimates.typical_of(typicals)
             if abs(middle.gap) >= LEAST_GAP and middle.has_rare_events(ALPHA / tests, check.inflation):
                 total = fmean(ratio.theta for ratio in ratios_of[step])
-                found.append(
+                sentences.append(
                     f"{step}: rare events make a part of the ratio: {name} is at {ratio_of(total) - 1:+.1%} in all, at "
                     f"{ratio_of(middle.log_ratio) - 1:+.1%} in a typical block"
                 )
     if plain:
         by_step = ", ".join(step for step in cells.steps if step in plain)
-        found.append(f"intervals by the scatter of pairs alone, which have fewer than {MIN_BLOCKS} blocks: {by_step}")
+        sentences.append(
+            f"intervals by the scatter of pairs alone, which have fewer than {MIN_BLOCKS} blocks: {by_step}"
+        )
     if slow:
         by_step = ", ".join(f"{step} {slow[step]:.1%}" for step in cells.steps if step in slow)
-        found.append(
+        sentences.append(
             f"statements took longer in the first 10 ms that slices count than later on: {by_step}; "
             "longer slices (--slice-ms) would show less of it"
         )
-    return found
+    return sentences
 
 
 def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | None:
@@ -211,8 +215,8 @@ def _slow_beginnings(pairs: Sequence[Pair], step: str, level: float) -> float | 
 
 def _beginnings(pair: Pair, step: str) -> Iterator[tuple[Slices, Slices]]:
     """Each server's time per statement later in its slices, and in their beginnings, if known."""
-    whole = whole_blocks(pair, step)
-    for side in ([base for _, base, _ in whole], [other for _, _, other in whole]):
+    blocks = whole_blocks(pair, step)
+    for side in ([base for _, base, _ in blocks], [other for _, _, other in blocks]):
         rows = [block for block in side if all(0 < row.early_ns < row.counted_ns for row in block)]
         if not rows:
             continue
@@ -242,11 +246,11 @@ def whole_blocks(pair: Pair, step: str) -> list[Block]:
 
 def sides_of(pair: Pair, step: str, metric: str) -> tuple[Slices, Slices] | None:
     """Both sides' slices in whole blocks, with work done on either side; None without any."""
-    if metric not in PARTS or not (whole := whole_blocks(pair, step)):
+    if metric not in PARTS or not (blocks := whole_blocks(pair, step)):
         return None
     base, other = (
         Slices(*(_values(side, part) for part in PARTS[metric]))
-        for side in ([base for _, base, _ in whole], [other for _, _, other in whole])
+        for side in ([base for _, base, _ in blocks], [other for _, _, other in blocks])
     )
     if not all(part.sum() > 0 for side in (base, other) for part in (side.numerators, side.denominators)):
         return None
@@ -259,7 +263,7 @@ def _values(side: Sequence[Sequence[SliceRow]], part: str) -> Floats:
 
 
 def _by_block(rows: Sequence[SliceRow]) -> dict[int, list[SliceRow]]:
-    found: dict[int, list[SliceRow]] = {}
+    rows_by_block: dict[int, list[SliceRow]] = {}
     for row in rows:
-        found.setdefault(row.block, []).append(row)
-    return found
+        rows_by_block.setdefault(row.block, []).append(row)
+    return rows_by_block

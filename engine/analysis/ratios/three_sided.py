@@ -77,7 +77,7 @@ def shares(tests: Sequence[Hypotheses], levels: Levels) -> list[Hypotheses]:
 
 
 def levels_of(share: Hypotheses, levels: Levels) -> Hypotheses:
-    return Hypotheses(levels.differs(share.sign), *(min(ONE_SIDED, levels.one_sided(each)) for each in share[1:]))
+    return Hypotheses(levels.differs(share.sign), *(min(ONE_SIDED, levels.one_sided(level)) for level in share[1:]))
 
 
 def judge(evidence: Estimate, margin: float, better: Better = "more", levels: Hypotheses = ALONE) -> Judgement:

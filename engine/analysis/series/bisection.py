@@ -52,7 +52,7 @@ class Belief:
 
 def difference(ends: Ends, judgements: Sequence[CommitJudgement]) -> float:
     """The log ratio of the ends, from all pairs in which both were measured."""
-    every = [*ends.ratios, *(bad for each in judgements for _, bad in each.pairs)]
+    every = [*ends.ratios, *(bad for judgement in judgements for _, bad in judgement.pairs)]
     return math.fsum(every) / len(every)
 
 
@@ -61,7 +61,7 @@ def spread(ends: Ends, judgements: Sequence[CommitJudgement]) -> tuple[float, in
 
     Before the first judgement it follows from the ends: 2x - r has six times the variance of one server, r has two.
     """
-    samples = [[math.sqrt(3) * ratio for ratio in ends.ratios], *(_leaning(each) for each in judgements)]
+    samples = [[math.sqrt(3) * ratio for ratio in ends.ratios], *(_leaning(judgement) for judgement in judgements)]
     squares = sum((value - math.fsum(one) / len(one)) ** 2 for one in samples for value in one)
     freedom = sum(len(one) - 1 for one in samples)
     return max(math.sqrt(squares / freedom), LEAST_SPREAD) if freedom else LEAST_SPREAD * 10, max(freedom, 1)
@@ -74,20 +74,20 @@ def weight(judgement: CommitJudgement, ends: Ends, judgements: Sequence[CommitJu
     leaning = _leaning(judgement)
     error = deviation / math.sqrt(len(leaning))
     mean = math.fsum(leaning) / len(leaning)
-    found = _student((mean - away) / error, freedom) - _student((mean + away) / error, freedom)
-    return max(-MOST_WEIGHT, min(MOST_WEIGHT, found))
+    log_weight = _student((mean - away) / error, freedom) - _student((mean + away) / error, freedom)
+    return max(-MOST_WEIGHT, min(MOST_WEIGHT, log_weight))
 
 
 def weighed(ends: Ends, judgements: Sequence[CommitJudgement]) -> list[tuple[int, float]]:
-    return [(each.index, weight(each, ends, judgements)) for each in judgements]
+    return [(judgement.index, weight(judgement, ends, judgements)) for judgement in judgements]
 
 
 def weights(judged: Iterable[tuple[int, float]]) -> dict[int, float]:
     """The log likelihood ratio of bad to good of each judged commit, over all of its judgements."""
-    found: dict[int, float] = {}
-    for index, each in judged:
-        found[index] = found.get(index, 0.0) + each
-    return found
+    by_index: dict[int, float] = {}
+    for index, judgement in judged:
+        by_index[index] = by_index.get(index, 0.0) + judgement
+    return by_index
 
 
 def is_between(index: int, ends: Ends, judgements: Sequence[CommitJudgement]) -> bool:
@@ -95,11 +95,13 @@ def is_between(index: int, ends: Ends, judgements: Sequence[CommitJudgement]) ->
 
     Only for commits judged at least twice, whose odds are still below `BETWEEN` either way.
     """
-    own = [each for each in judgements if each.index == index]
-    if len(own) < 2 or abs(math.fsum(weight(each, ends, judgements) for each in own)) > math.log(BETWEEN):
+    of_index = [judgement for judgement in judgements if judgement.index == index]
+    if len(of_index) < 2 or abs(math.fsum(weight(judgement, ends, judgements) for judgement in of_index)) > math.log(
+        BETWEEN
+    ):
         return False
     away, (deviation, freedom) = difference(ends, judgements), spread(ends, judgements)
-    leaning = [value for each in own for value in _leaning(each)]
+    leaning = [value for judgement in of_index for value in _leaning(judgement)]
     error, mean = deviation / math.sqrt(len(leaning)), math.fsum(leaning) / len(leaning)
     nearest = max(_student((mean - end) / error, freedom) for end in (away, -away))
     return _student(mean / error, freedom) - nearest > math.log(BETWEEN)
@@ -108,23 +110,23 @@ def is_between(index: int, ends: Ends, judgements: Sequence[CommitJudgement]) ->
 def belief(count: int, judged: Iterable[tuple[int, float]], after: int = 0) -> Belief:
     """The belief about `count` commits, given each judgement's weight; those up to `after` do not count."""
     logs = [0.0] * (count - after)
-    for index, found in judged:
+    for index, log_odds in judged:
         for place in range(index - after):
-            logs[place] += found  # if it is bad, the first slow one is not behind it
+            logs[place] += log_odds  # if it is bad, the first slow one is not behind it
     most = max(logs)
     likely = [math.exp(log - most) for log in logs]
     total = math.fsum(likely)
-    return Belief(after, tuple(each / total for each in likely))
+    return Belief(after, tuple(weight_of / total for weight_of in likely))
 
 
 def groups(count: int, broken: Collection[int], after: int = 0) -> list[range]:
     """The commits that can be distinguished: each judgeable one with those before it that are not; the last is."""
-    found, first = [], after + 1
+    parts, first = [], after + 1
     for index in range(after + 1, count + 1):
         if index not in broken or index == count:
-            found.append(range(first, index + 1))
+            parts.append(range(first, index + 1))
             first = index + 1
-    return found
+    return parts
 
 
 def found_in(now: Belief, parts: Iterable[range], error: float) -> range | None:
@@ -142,17 +144,17 @@ def next_commit(now: Belief, parts: Sequence[range]) -> int:
     return best
 
 
-def to_look_back(found: range, count: int, broken: Collection[int], judged: Mapping[int, float]) -> int | None:
+def to_look_back(span: range, count: int, broken: Collection[int], judged: Mapping[int, float]) -> int | None:
     """The next commit between the answer and the bad end to check; None if enough were judged.
 
     `judged` are weights. First the least likely commit not known to be slow: a single fast one refutes the answer. Then
     one in the middle of the longest unknown stretch.
     """
-    behind = {index: each for index, each in judged.items() if found[-1] < index < count}
+    behind = {index: odds for index, odds in judged.items() if span[-1] < index < count}
     if behind and min(behind.values()) < math.log(BETWEEN):
         return min(behind, key=lambda index: behind[index])
-    known = [found[-1], *sorted(behind), count]
-    least = UNSEEN * (count - found[-1])
+    known = [span[-1], *sorted(behind), count]
+    least = UNSEEN * (count - span[-1])
     stretches = [
         between
         for below, above in pairwise(known)

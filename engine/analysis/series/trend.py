@@ -147,42 +147,52 @@ def series(
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to the run's base.
     """
-    unit = next((each.title for each in METRICS if each.name == metric), "")
+    unit = next((entry_metric.title for entry_metric in METRICS if entry_metric.name == metric), "")
     points: dict[tuple[str, str], list[TrendPoint]] = {}
     workloads: dict[tuple[str, str], str] = {}
     for run, entry in runs:
-        bases = {(each.series, each.step): each for each in entry.found if each.base}
-        for each in entry.found:
-            place = (each.series, each.step)
-            value = each.figures.get(metric)
+        bases = {(series_of.series, series_of.step): series_of for series_of in entry.found if series_of.base}
+        for series_of in entry.found:
+            place = (series_of.series, series_of.step)
+            value = series_of.figures.get(metric)
             of = bases[place].figures.get(metric) if place in bases else None
-            if step not in (None, each.step) or value is None or (against_base and (each.base or not of)):
+            if step not in (None, series_of.step) or value is None or (against_base and (series_of.base or not of)):
                 continue
             shown = value / of if against_base and of else value
             if against_base:
-                own = (f"{each.series}, against {bases[place].build}", each.step)
-            elif by == "date" and (each.base or each.place > 1):
-                own = (f"{each.series}, {'base' if each.base else f'build {each.place + 1} of the run'}", each.step)
+                against = (f"{series_of.series}, against {bases[place].build}", series_of.step)
+            elif by == "date" and (series_of.base or series_of.place > 1):
+                against = (
+                    f"{series_of.series}, {'base' if series_of.base else f'build {series_of.place + 1} of the run'}",
+                    series_of.step,
+                )
             else:
-                own = place
-            points.setdefault(own, []).append(
+                against = place
+            points.setdefault(against, []).append(
                 TrendPoint(
-                    run, entry.created, each.build, each.version, each.cells, shown, each.revision, each.repository
+                    run,
+                    entry.created,
+                    series_of.build,
+                    series_of.version,
+                    series_of.cells,
+                    shown,
+                    series_of.revision,
+                    series_of.repository,
                 )
             )
-            workloads[own] = each.workload
+            workloads[against] = series_of.workload
     by_place = _by_version if by == "version" else _by_date
-    ordered = {place: tuple(sorted(found, key=by_place)) for place, found in sorted(points.items())}
-    among = sum(len(found) >= FEWEST for found in ordered.values())
+    ordered = {place: tuple(sorted(points_of, key=by_place)) for place, points_of in sorted(points.items())}
+    among = sum(len(points_of) >= FEWEST for points_of in ordered.values())
     return [
         TrendSeries(
             *place,
             metric,
             "of the base" if against_base else unit,
-            found,
-            _changes(found, among, margin, metric, workloads[place], place[1]),
+            points_of,
+            _changes(points_of, among, margin, metric, workloads[place], place[1]),
         )
-        for place, found in ordered.items()
+        for place, points_of in ordered.items()
     ]
 
 
@@ -200,11 +210,11 @@ def _changes(
     if len(points) < FEWEST:
         return None
     values = [point.value for point in points]
-    found = changes(values, among, margin)
-    means = [mean for *_, mean in levels(values, [place for place, _ in found])]
+    changed = changes(values, among, margin)
+    means = [mean for *_, mean in levels(values, [place for place, _ in changed])]
     return tuple(
         LevelChange(before, after, ratio, p, bisect)
-        for (place, p), (old, new) in zip(found, itertools.pairwise(means), strict=True)
+        for (place, p), (old, new) in zip(changed, itertools.pairwise(means), strict=True)
         if old
         for before, after in [(points[place - 1], points[place])]
         for ratio in [new / old]
@@ -244,7 +254,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> IndexedRun:
     manifest = result.manifest
     versions = {build.label: build.version for build in manifest.builds}
     builds = {build.label: build for build in manifest.builds}
-    found = []
+    medians = []
     places = {label: place for place, label in enumerate(dict.fromkeys((manifest.base, *versions)))}
     workload = str(manifest.workload.get("name", ""))
     cells: dict[tuple[str, str, bool, str], list[CellResult]] = {}
@@ -254,15 +264,15 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> IndexedRun:
         place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""))
         if cell.state == "finished" and not subject.control:
             cells.setdefault(place, []).append(cell)
-    for (name, build, base, version), own in cells.items():
-        for step in own[0].steps:
-            steps = [cell.steps[step] for cell in own if step in cell.steps]
+    for (name, build, base, version), cell_steps in cells.items():
+        for step in cell_steps[0].steps:
+            steps = [cell.steps[step] for cell in cell_steps if step in cell.steps]
             values = {
-                metric.name: [value for each in steps if (value := each.figure(metric.name)) is not None]
+                metric.name: [value for step in steps if (value := step.figure(metric.name)) is not None]
                 for metric in METRICS
             }
-            figures = {metric: median(each) for metric, each in values.items() if each}
-            found.append(
+            figures = {metric: median(values_of) for metric, values_of in values.items() if values_of}
+            medians.append(
                 StepFigures(
                     name,
                     step,
@@ -277,7 +287,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> IndexedRun:
                     _repository(builds[build], manifest.request) if build in builds else "",
                 )
             )
-    return IndexedRun(seen, manifest.created, tuple(found))
+    return IndexedRun(seen, manifest.created, tuple(medians))
 
 
 def _series(result: RunResult, cell: CellResult) -> str:
@@ -311,14 +321,14 @@ def _series(result: RunResult, cell: CellResult) -> str:
 
 
 def _seen(run: Path) -> tuple[tuple[int, int], ...]:
-    found = []
+    stamps = []
     for name in WATCHED:
         try:
             status = (run / name).stat()
-            found.append((status.st_size, status.st_mtime_ns))
+            stamps.append((status.st_size, status.st_mtime_ns))
         except OSError:
-            found.append((-1, 0))
-    return tuple(found)
+            stamps.append((-1, 0))
+    return tuple(stamps)
 
 
 def _read(path: Path) -> dict[str, IndexedRun]:
@@ -331,12 +341,12 @@ def _read(path: Path) -> dict[str, IndexedRun]:
 
 def _write(path: Path, runs: dict[str, IndexedRun]) -> None:
     """Write the index if possible. The folder may be anybody's: nothing that exists is opened, not even a symlink."""
-    whole = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     with contextlib.suppress(OSError):
-        file = os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")
+        file = os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb")
         try:
             with file:
                 file.write(msgspec.msgpack.encode(Index(FORMAT, runs)))
-            whole.replace(path)
+            part.replace(path)
         finally:
-            whole.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)

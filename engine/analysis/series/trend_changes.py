@@ -41,15 +41,15 @@ def changes(values: Sequence[float], among: int, margin: float) -> list[tuple[in
     Neighbouring levels that differ by less than `margin`, a fraction, are one.
     """
     row = np.array(values, dtype=np.float64)
-    found = dict(_within(row, 0, among * len(row)))
-    while found:
-        means = [level for *_, level in levels(values, sorted(found))]
+    by_place = dict(_within(row, 0, among * len(row)))
+    while by_place:
+        means = [level for *_, level in levels(values, sorted(by_place))]
         apart = [abs(after - before) / abs(before) if before else 0.0 for before, after in itertools.pairwise(means)]
         least = min(range(len(apart)), key=apart.__getitem__)
         if apart[least] >= margin > 0 or apart[least] > margin:
             break
-        del found[sorted(found)[least]]
-    return sorted(found.items())
+        del by_place[sorted(by_place)[least]]
+    return sorted(by_place.items())
 
 
 def levels(values: Sequence[float], places: Sequence[int]) -> list[tuple[int, int, float]]:
@@ -68,7 +68,7 @@ def _within(row: Rows, offset: int, points: int) -> Iterator[tuple[int, float]]:
             continue
         p = _p(strength, min(len(row), LONGEST), shape) / share * points / len(row)
         if p <= LEVEL:
-            edges = [each for each in (int(first), int(end)) if each]
+            edges = [edge for edge in (int(first), int(end)) if edge]
             yield from ((offset + edge, p) for edge in edges)
             for start, stop in itertools.pairwise([0, *edges, len(row)]):
                 yield from _within(row[start:stop], offset + start, points)
@@ -83,19 +83,19 @@ def _p(strength: float, count: int, shape: str) -> float:
 @cache
 def _without(count: int, shape: str) -> Rows:
     """The largest strengths, sorted, by chance in as many points without a change."""
-    random, found = np.random.default_rng(count), []
+    random, gaps = np.random.default_rng(count), []
     for _ in range(DRAWS // AT_ONCE):
         rows = random.standard_normal((AT_ONCE, count))
         rows[:, 0] /= math.sqrt(1 - MEMORY**2)
         for point in range(1, count):
             rows[:, point] += MEMORY * rows[:, point - 1]
-        found.append(_strongest(rows, shape)[0])
-    return np.sort(np.concatenate(found))
+        gaps.append(_strongest(rows, shape)[0])
+    return np.sort(np.concatenate(gaps))
 
 
 def _strongest(rows: Rows, shape: str) -> tuple[Rows, Place, Place]:
     """The squared t of each row's strongest step or stretch, and its edges; a step's edge is the second."""
-    count, each = rows.shape[1], np.arange(len(rows))
+    count, row_numbers = rows.shape[1], np.arange(len(rows))
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)
     best, first, end = np.zeros(len(rows)), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
@@ -105,7 +105,7 @@ def _strongest(rows: Rows, shape: str) -> tuple[Rows, Place, Place]:
         apart = sums[:, start + LEAST : count - LEAST + 1] - sums[:, start : start + 1]
         explained = apart**2 * per_square[: apart.shape[1]]
         place = explained.argmax(axis=1)
-        highest = explained[each, place]
+        highest = explained[row_numbers, place]
         higher = highest > best
         if higher.any():
             best[higher], first[higher], end[higher] = highest[higher], start, start + LEAST + place[higher]

@@ -70,14 +70,14 @@ def rates_of(reader: JournalReader, step: StepRow) -> list[tuple[float, float]]:
     primary = step.primary_metric
     kinds = {role.id: role_kind(role.name) for role in reader.roles(step.id)}
     counts = reader.counts(step.id) if primary is not None else []
-    found = []
+    rates = []
     for t_ns, tick in groupby(counts, attrgetter("t_ns")):
-        own = [each for each in tick if primary is not None and kinds.get(each.role_id) == primary.role]
-        length_ns = max((each.dt_ns for each in own), default=0)
+        of_role = [count for count in tick if primary is not None and kinds.get(count.role_id) == primary.role]
+        length_ns = max((count.dt_ns for count in of_role), default=0)
         if length_ns >= SLIVER_NS and primary is not None:
-            done = sum(progress(primary.role, each) for each in own)
-            found.append(((t_ns - step.started_ns) / 1e9, done * 1e9 / length_ns))
-    return found
+            done = sum(progress(primary.role, count) for count in of_role)
+            rates.append(((t_ns - step.started_ns) / 1e9, done * 1e9 / length_ns))
+    return rates
 
 
 def _changes(values: Seconds, offset: int) -> Iterable[int]:
@@ -103,8 +103,8 @@ def _statistic(orders: Seconds) -> Seconds:
     count = orders.shape[1]
     places = np.arange(LEAST, count - LEAST + 1)
     summed = np.cumsum(orders - orders.mean(axis=1, keepdims=True), axis=1)[:, places - 1]
-    found: Seconds = np.abs(summed) / np.sqrt(places * (count - places) / count)
-    return found
+    statistic: Seconds = np.abs(summed) / np.sqrt(places * (count - places) / count)
+    return statistic
 
 
 def _are_two(one: Seconds, other: Seconds) -> bool:

@@ -113,12 +113,12 @@ def share_interval(parts: Sequence[float], wholes: Sequence[float]) -> tuple[flo
     Its error is that of the mean of part - share x whole, over the mean whole, with Student's t (W. G. Cochran,
     Sampling Techniques, 1977, chapter 6). No bounds for fewer than two pairs, or if the wholes add up to 0.
     """
-    count, whole = len(parts), sum(wholes)
-    if count < 2 or not whole:
+    count, total = len(parts), sum(wholes)
+    if count < 2 or not total:
         return None, None
-    share = sum(parts) / whole
+    share = sum(parts) / total
     residuals = [p - share * w for p, w in zip(parts, wholes, strict=True)]
-    half = t_quantile(CONFIDENCE, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(whole)
+    half = t_quantile(CONFIDENCE, count - 1) * standard_deviation(residuals) * math.sqrt(count) / abs(total)
     return share - half, share + half
 
 

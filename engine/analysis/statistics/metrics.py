@@ -83,12 +83,12 @@ def _latencies(totals: StepTotals) -> dict[str, float | None]:
     counts = [role.response or role.histogram for role in roles]
     merged = histogram.merge(dict(pairs) for pairs in counts) if all(counts) else {}
     beyond = {q: (1 - q) * sum(merged.values()) for q in LATENCY_QUANTILES}
-    found = {
+    quantiles = {
         f"latency_{quantile_name(q)}_us": histogram.point_us(merged, q) if count >= LEAST_BEYOND else None
         for q, count in beyond.items()
     }
     longest_ns = max((role.late_max_ns or role.max_ns for role in roles), default=0)
-    return found | {"latency_max_us": longest_ns / 1000 if beyond[0.5] >= LEAST_BEYOND else None}
+    return quantiles | {"latency_max_us": longest_ns / 1000 if beyond[0.5] >= LEAST_BEYOND else None}
 
 
 def _planning_us(totals: StepTotals, kind: str) -> float | None:
@@ -103,8 +103,8 @@ def _planning_us(totals: StepTotals, kind: str) -> float | None:
 
 def _instructions(totals: StepTotals, count: float) -> float | None:
     """Instructions per operation over the same processes as server CPU."""
-    found = [counts["instructions"].count for counts in totals.counters.values() if "instructions" in counts]
-    return per(sum(found), count) if found else None
+    counted = [counts["instructions"].count for counts in totals.counters.values() if "instructions" in counts]
+    return per(sum(counted), count) if counted else None
 
 
 def _timed(kind: str, totals: StepTotals, timing: Timing) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def _timed(kind: str, totals: StepTotals, timing: Timing) -> dict[str, Any]:
     If the cell's server had no part, its counts are left out; otherwise only its CPU time is known. Sizes of the
     database are not a result of such steps.
     """
-    found = time_s(kind, totals)
-    if found is None:
+    mean_s = time_s(kind, totals)
+    if mean_s is None:
         return dict.fromkeys(("time_s", "user_s", "system_s", "memory_bytes", "floor_s")) | {"times_s": timing.times_s}
     used_us = None if timing.user_s is None else 1e6 * (timing.user_s + (timing.system_s or 0.0))
     figures: dict[str, Any] = {
-        "time_s": found,
+        "time_s": mean_s,
         "user_s": timing.user_s,
         "system_s": timing.system_s,
         "memory_bytes": timing.memory_bytes,

@@ -171,7 +171,7 @@ def halves(server: Slices) -> tuple[Sums, Sums]:
     An odd last block is left out.
     """
     count = len(server.numerators) // 2
-    x, y = (each[: 2 * count].reshape(count, 4) for each in (server.numerators, server.denominators))
+    x, y = (values[: 2 * count].reshape(count, 4) for values in (server.numerators, server.denominators))
     inner, outer = ([(part[:, i] + part[:, j]).tolist() for part in (x, y)] for i, j in ((1, 2), (0, 3)))
     return (inner[0], inner[1]), (outer[0], outer[1])
 
@@ -190,7 +190,7 @@ def sums(server: Slices) -> Sums:
 
 def self_check(own_ratios: Sequence[LogRatio]) -> SelfCheck:
     """Check the promised errors on ratios whose truth is 1, of all steps, pairs and servers: f^2 = mean theta^2 / v."""
-    squares = [each.theta**2 / each.variance for each in own_ratios if each.variance]
+    squares = [ratio.theta**2 / ratio.variance for ratio in own_ratios if ratio.variance]
     return SelfCheck(math.sqrt(fmean(squares)) if squares else 1.0, len(squares))
 
 
@@ -199,8 +199,8 @@ def by_kind(kinds: Sequence[str], steps: Sequence[Sequence[LogRatio]], inflation
     of_kind: dict[str, list[Sequence[LogRatio]]] = {kind: [] for kind in kinds}
     for kind, pairs in zip(kinds, steps, strict=True):
         of_kind[kind].append(pairs)
-    found = {kind: iter(pooled(each, inflation).steps) for kind, each in of_kind.items()}
-    return [next(found[kind]) for kind in kinds]
+    by_kind_steps = {kind: iter(pooled(steps_of, inflation).steps) for kind, steps_of in of_kind.items()}
+    return [next(by_kind_steps[kind]) for kind in kinds]
 
 
 def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Pooled:
@@ -219,8 +219,8 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     within = [_mean_variance(pairs, inflation) for pairs in steps]
     known = [(pairs, v) for pairs, v in zip(steps, within, strict=True) if v is not None]
     kind = _Kind(_between(known), sum(len(pairs) - 1 for pairs, _ in known), inflation)
-    found = tuple(_step(pairs, v, kind) for pairs, v in zip(steps, within, strict=True))
-    return Pooled(math.sqrt(kind.tau_squared), found)
+    estimates = tuple(_step(pairs, v, kind) for pairs, v in zip(steps, within, strict=True))
+    return Pooled(math.sqrt(kind.tau_squared), estimates)
 
 
 def best_blocks(pair_cost_s: float, block_cost_s: float, sigma: float, tau: float) -> int:

@@ -52,21 +52,21 @@ def machine_check(_: Path) -> DoctorCheck:
     """DoctorCheck which events can be counted on this machine. Fetches nothing."""
     from engine.host.doctor import judged
 
-    found, reason, remedy = "none", "", ""
+    events, reason, remedy = "none", "", ""
     program = perf.find()
     if not program and os.environ.get(perf.VARIABLE, "").endswith(".drv"):
-        found = "not checked: the first run with --counters fetches perf"
+        events = "not checked: the first run with --counters fetches perf"
     elif not program:
         reason, remedy = "there is no perf", NO_PERF
     else:
         try:
             countable = perf.trial(program, engine_account())
-            found = ", ".join(event.name for event in EVENTS if event.hardware and event.name in countable)
-            if not found:
-                found, reason, remedy = "none", NO_PMU, "measure on bare metal, or let the guest have a PMU"
+            events = ", ".join(event.name for event in EVENTS if event.hardware and event.name in countable)
+            if not events:
+                events, reason, remedy = "none", NO_PMU, "measure on bare metal, or let the guest have a PMU"
         except UserError as error:
             reason, remedy = str(error), "run bench as root, or set kernel.perf_event_paranoid to 1 or less"
-    return judged("counters", found, not reason, reason, remedy)
+    return judged("counters", events, not reason, reason, remedy)
 
 
 class CountersFeature(Feature):

@@ -65,10 +65,10 @@ def trial(program: str, account: Account) -> frozenset[str]:
         raise UserError(f"perf stat: {_refusal(answer)}")
     # perf prints counts and messages to standard error.
     lines = (line for line in answer.errors.splitlines() if line.lstrip().startswith("{"))
-    found = frozenset(event for counts in parse(lines).values() for event in counts)
-    if not found:
+    counted = frozenset(event for counts in parse(lines).values() for event in counts)
+    if not counted:
         raise UserError("perf stat counts nothing here")
-    return found
+    return counted
 
 
 def parse(lines: Iterable[str]) -> dict[int, dict[str, EventCount]]:

@@ -21,7 +21,7 @@ def section(comparison: Comparison) -> Section:
     there = {key for cell in comparison.cells for counts in cell.counters.values() for key in counts}
     shown = [(key, title) for key, title in TITLES if key in there]
     title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"
-    rows = (each for step in comparison.steps for each in _rows(comparison, step, [key for key, _ in shown]))
+    rows = (line for step in comparison.steps for line in _rows(comparison, step, [key for key, _ in shown]))
     headings = columns("step, build and role", *(heading for _, heading in shown))
     return Section("counters", title, headings, tuple(rows))
 

@@ -39,10 +39,10 @@ def charts(comparison: Comparison, recorded: Recorded) -> Json:
         "margin": comparison.margin,
         "bands_us": [band_us(key) for key in range(BANDS + 1)],
         "overview": [
-            {"step": step, **_interval(found)}
+            {"step": step, **_interval(ratio)}
             for step in comparison.steps
             for name in comparison.names
-            if (found := comparison.ratio(name, step, comparison.primary_metric(step))) is not None
+            if (ratio := comparison.ratio(name, step, comparison.primary_metric(step))) is not None
         ],
         "steps": {step: _of_step(comparison, recorded, step) for step in comparison.steps},
     }
@@ -59,7 +59,7 @@ def _of_step(comparison: Comparison, recorded: Recorded, step: str) -> Json:
     return {
         "unit": comparison.units.get(step, "ops/s"),
         "metric": metric,
-        "ratios": [_interval(found) for name in comparison.names if (found := comparison.ratio(name, step, metric))],
+        "ratios": [_interval(ratio) for name in comparison.names if (ratio := comparison.ratio(name, step, metric))],
         "pairs": list(_pairs(comparison, step, metric)),
         "blocks": list(_blocks(comparison, step)),
         "cells": [
@@ -111,10 +111,10 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
     if not any(comparison.sliced(name, step) for name in comparison.names):
         return
     try:
-        found = sliced_step([Path(folder) for folder in comparison.folders.values()], step, comparison.base)
+        sliced = sliced_step([Path(folder) for folder in comparison.folders.values()], step, comparison.base)
     except UserError:  # no pair of it has finished
         return
-    for pair in found.pairs:
+    for pair in sliced.pairs:
         known = [block.ratio for block in pair.blocks if block.ratio is not None]
         if not known:  # its statements last longer than blocks
             continue
@@ -130,11 +130,11 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
 def _causes(comparison: Comparison, step: str) -> Iterable[Json]:
     for metric, title in (*PER_OP, (INSTRUCTIONS, "instructions")):
         for name in comparison.names:
-            found = comparison.ratio(name, step, metric)
-            if found is not None and found.ratio is not None:
+            ratio = comparison.ratio(name, step, metric)
+            if ratio is not None and ratio.ratio is not None:
                 values = {"value": comparison.figure(name, step, metric),
                           "base_value": comparison.figure(comparison.baseline_of(name), step, metric)}  # fmt: skip
-                yield {**_interval(found), "title": title.replace("\n", " ").replace("- ", "-"), **values}
+                yield {**_interval(ratio), "title": title.replace("\n", " ").replace("- ", "-"), **values}
 
 
 def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
@@ -143,17 +143,17 @@ def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
         cells = comparison.of(name, step)
         roles = dict.fromkeys(role for cell in cells for role in cell.roles)
         parts = {role: _role_cpu(cells, role) for role in sorted(roles, key=role_place)}
-        whole = middle(comparison.values(name, step, "server_cpu_us_per_op"))
+        total = middle(comparison.values(name, step, "server_cpu_us_per_op"))
         known = {role: value for role, value in parts.items() if value is not None}
-        if whole is None or not known:
+        if total is None or not known:
             continue
         yield from ({"subject": name, "role": role, "value": value} for role, value in known.items())
-        yield {"subject": name, "role": OTHER_PROCESSES, "value": max(0.0, whole - sum(known.values()))}
+        yield {"subject": name, "role": OTHER_PROCESSES, "value": max(0.0, total - sum(known.values()))}
 
 
 def _role_cpu(cells: Sequence[CellStep], role: str) -> float | None:
-    found = (cell.roles[role]["cpu_us_per_op"] for cell in cells if role in cell.roles)
-    return middle([value for value in found if value is not None])
+    costs = (cell.roles[role]["cpu_us_per_op"] for cell in cells if role in cell.roles)
+    return middle([value for value in costs if value is not None])
 
 
 def _waits(comparison: Comparison, step: str) -> Iterable[Json]:
@@ -173,7 +173,7 @@ def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
             known = [cell.probes[role]["phases"] for cell in comparison.of(name, step)
                      if cell.probes.get(role, {}).get("phases")]  # fmt: skip
             for phase in (*PHASES, "other") if known else ():
-                share = middle([each.get(phase, 0.0) for each in known])
+                share = middle([shares.get(phase, 0.0) for shares in known])
                 yield {"subject": name, "role": role, "part": phase, "share": share}
 
 

@@ -27,16 +27,16 @@ SERVER_ROLES = ("server",)  # in addition to the connections'
 
 def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     """Flame graphs by step: a title, a note and trees of `engine.report.flame` for each."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    graphs_of: dict[str, list[dict[str, Any]]] = {}
     folders = [Path(folder) for folder in comparison.folders.values()]
     for offcpu in (False, True):
         try:
             there = {run: stacks.recorded(run, stacks.FOLDERS[offcpu]) for run in folders if _has_stacks(run, offcpu)}
         except UserError:  # nothing is opened for cells whose names cannot be file names
-            return found
+            return graphs_of
         for step, graphs in _flames(comparison, there, offcpu) if there else ():
-            found.setdefault(step, []).extend(graphs)
-    return found
+            graphs_of.setdefault(step, []).extend(graphs)
+    return graphs_of
 
 
 def _flames(comparison: Comparison, there: Any, offcpu: bool) -> Iterable[tuple[str, Iterable[dict[str, Any]]]]:
@@ -58,12 +58,12 @@ def _has_stacks(run: Path, offcpu: bool) -> bool:
 
 
 def _profile(there: Any, known: Any, subject: Any, name: str, step: str, role: str, offcpu: bool) -> Profile | None:
-    own = [
+    profiles = [
         flame.profile(run, subject, step, role, known=known[run], offcpu=offcpu)
         for run, files in there.items()
         if (subject, step, role) in files
     ]
-    cells = [cell for each in own for cell in each.cells]
+    cells = [cell for profile in profiles for cell in profile.cells]
     return flame.profile_of(name, cells, name, offcpu=offcpu) if any(cell.folded for cell in cells) else None
 
 
@@ -110,16 +110,16 @@ def functions(base: Profile, new: Profile | None, effects: Mapping[str, str] | N
 
     The change per operation replaces it where it is known.
     """
-    own = [stack_changes.functions(side.folded if side else {}) for side in (base, new)]
+    samples = [stack_changes.functions(side.folded if side else {}) for side in (base, new)]
     if new is None:
-        return [[name, count, None, ""] for name, count in sorted(own[0].items(), key=_most)[:NAMED]]
-    own = [stack_changes.functions(flame.under_one_name(side.folded)) for side in (base, new)]
+        return [[name, count, None, ""] for name, count in sorted(samples[0].items(), key=_most)[:NAMED]]
+    samples = [stack_changes.functions(flame.under_one_name(side.folded)) for side in (base, new)]
     scale, certain = flame.scale(base, new)[0], flame.changed(base, new, stack_changes.functions)
-    words = {name: "more" if own[1][name] > own[0][name] * scale else "less" for name in certain}
+    words = {name: "more" if samples[1][name] > samples[0][name] * scale else "less" for name in certain}
     words |= effects or {}
-    most = {name: max(own[0][name], own[1][name]) for name in (*own[0], *own[1])}
-    ordered = sorted(most.items(), key=lambda each: (each[0] not in words, *_most(each)))
-    return [[name, own[0][name], own[1][name], words.get(name, "")] for name, _ in ordered[:NAMED]]
+    most = {name: max(samples[0][name], samples[1][name]) for name in (*samples[0], *samples[1])}
+    ordered = sorted(most.items(), key=lambda item: (item[0] not in words, *_most(item)))
+    return [[name, samples[0][name], samples[1][name], words.get(name, "")] for name, _ in ordered[:NAMED]]
 
 
 def _most(named: tuple[str, int]) -> tuple[int, str]:
@@ -144,5 +144,5 @@ def _pruned(node: Node, least: float) -> Node:
 
 
 def _changes(node: Node) -> float:
-    own: float = node["change"]
-    return own + sum(map(_changes, node["children"]))
+    change: float = node["change"]
+    return change + sum(map(_changes, node["children"]))

@@ -104,7 +104,7 @@ def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
         commands=known.commands,
         measured=known.measured,
         notes=render.footer(comparison),
-        overview=any(each["ratio"] is not None for each in data["overview"]),
+        overview=any(step["ratio"] is not None for step in data["overview"]),
     )
 
 
@@ -112,25 +112,25 @@ def trend_page(series: Sequence[TrendSeries], by: str) -> Visible:
     """A page of figures over many runs, a chart for each series. Raises UserError as `page` does."""
     scripts = [*map(flame.vendored, LIBRARY), *map(_own, OWN)]
     metric = series[0].metric
-    title = "Throughput" if metric == RATE else next(each.title for each in METRICS if each.name == metric)
+    title = "Throughput" if metric == RATE else next(known.title for known in METRICS if known.name == metric)
     steps = {
-        str(place): {"unit": each.unit, "by": by, "points": [
+        str(place): {"unit": one.unit, "by": by, "points": [
             {"place": at, "build": point.build, "created": point.created, "run": point.run, "value": point.value}
-            for at, point in enumerate(each.points, 1)
+            for at, point in enumerate(one.points, 1)
         ], "changes": [at + 1 for at in changed], "levels": [
             {"from": first + 0.5, "to": end + 0.5, "mean": mean}
-            for first, end, mean in levels([point.value for point in each.points], changed)
+            for first, end, mean in levels([point.value for point in one.points], changed)
         ]}
-        for place, each in enumerate(series)
-        for changed in [[each.points.index(change.after) for change in each.changes or ()]]
+        for place, one in enumerate(series)
+        for changed in [[one.points.index(change.after) for change in one.changes or ()]]
     }  # fmt: skip
     sections = [
         Section("changes", "Where it changed for good", columns("", "builds", "p", "runs"), tuple(
             row(f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
                 f"{change.before.run} and {change.after.run}")
-            for change in each.changes or ()
+            for change in one.changes or ()
         ))
-        for each in series
+        for one in series
     ]  # fmt: skip
     return rendered(
         "trend",
@@ -200,12 +200,14 @@ def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str,
         parts = {} if section.flat else section.by_step()
         for step, part in parts.items():
             if step in steps:
-                rows = tuple(replace(each, step="") for each in part.rows)
+                rows = tuple(replace(line, step="") for line in part.rows)
                 by_step.setdefault(step, []).append(replace(part, columns=headings, rows=rows))
-        if rest := tuple(each for each in section.rows if section.flat or each.step not in steps):
+        if rest := tuple(line for line in section.rows if section.flat or line.step not in steps):
             others.append(replace(section, rows=rest))
     notes = Notes()
-    return {step: drawn(own, notes, again=True) for step, own in by_step.items()}, drawn(others, notes, again=True)
+    return {step: drawn(sections_of, notes, again=True) for step, sections_of in by_step.items()}, drawn(
+        others, notes, again=True
+    )
 
 
 def words(section: TextTable) -> tuple[bool, ...]:
@@ -242,11 +244,11 @@ def _grid(comparison: Comparison, steps: Sequence[StepPart]) -> list[dict[str, A
 
 def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterable[tuple[str, str]]:
     unit = data["unit"] if data["metric"] != "time_s" else "s"
-    if any(each["ratio"] is not None for each in data["ratios"]):
+    if any(ratio["ratio"] is not None for ratio in data["ratios"]):
         yield "ratio", "Ratio to the base: 95% interval, and every pair of cells"
     if data["cells"]:
         yield "cells", f"Every cell, {unit}"
-    long = any(len(each.get("t", ())) >= MOMENTS for each in data["series"])
+    long = any(len(series.get("t", ())) >= MOMENTS for series in data["series"])
     if long:
         yield "rate", f"Rate over time, {unit}"
     if data["causes"]:
@@ -257,7 +259,7 @@ def _charts_of(data: dict[str, Any], graphs: Sequence[dict[str, Any]]) -> Iterab
         yield "waits", "Waits of server processes, share of the samples"
     if data["phases"]:
         yield "phases", "Phases of statements, share of their time"
-    for probe, field in dict.fromkeys((each["probe"], each["field"]) for each in data["probed"]):
+    for probe, field in dict.fromkeys((series["probe"], series["field"]) for series in data["probed"]):
         yield f"probed {probe} {field}", f"Probe {probe}: {field.replace('_us', '')}, us"
     for role in data["heat"] if long else ():
         yield f"heat {role}", f"How long {role} statements took, over time"

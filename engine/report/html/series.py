@@ -69,15 +69,15 @@ class Rates:
 def read_rates(reader: JournalReader, step: StepRow) -> tuple[Ticks, Rates | None]:
     """The intervals of a step, and the rate of its primary metric, or None."""
     primary, roles = step.primary_metric, reader.roles(step.id)
-    own = [role for role in roles if primary is not None and primary.live and role.kind == primary.role]
+    of_role = [role for role in roles if primary is not None and primary.live and role.kind == primary.role]
     counted = "rows" if primary is not None and primary.role in COUNTED_IN_ROWS else "statements"
-    read = [row for role in own or roles[:1] for row in reader.numbers(role.id, ("t_ns", "dt_ns", counted))]
+    read = [row for role in of_role or roles[:1] for row in reader.numbers(role.id, ("t_ns", "dt_ns", counted))]
     ends_of, lengths_of, done_of = np.array(read, np.int64).reshape(-1, 3).T
     ends, tick = np.unique(ends_of, return_inverse=True)  # intervals of all connections are read in one go
     lengths = np.zeros(len(ends), np.int64)
     np.maximum.at(lengths, tick, lengths_of)
     ticks = Ticks(step.started_ns, ends, np.cumsum(lengths))
-    if not own or not len(ends):
+    if not of_role or not len(ends):
         return ticks, None
     return ticks, _columns(np.bincount(tick, weights=done_of).astype(np.int64), lengths)
 
@@ -88,13 +88,13 @@ def _columns(done: Ints, lengths: Ints) -> Rates:
         done = np.append(done[:-2], done[-2] + done[-1])
         lengths = np.append(lengths[:-2], lengths[-2] + lengths[-1])
     edges = np.unique(np.linspace(0, len(done), min(COLUMNS, len(done)) + 1).astype(int))[:-1]
-    each = done * 1e9 / np.maximum(lengths, 1)
+    rates = done * 1e9 / np.maximum(lengths, 1)
     ends = np.append(edges[1:], len(done)) - 1
     return Rates(
         t=np.cumsum(lengths)[ends] / 1e9,
-        least=np.minimum.reduceat(each, edges),
+        least=np.minimum.reduceat(rates, edges),
         mean=np.add.reduceat(done, edges) * 1e9 / np.maximum(np.add.reduceat(lengths, edges), 1),
-        greatest=np.maximum.reduceat(each, edges),
+        greatest=np.maximum.reduceat(rates, edges),
     )
 
 
@@ -144,17 +144,17 @@ class Heat:
 
     def record(self) -> dict[str, dict[str, list[list[int]]]]:
         """The JSON form: {kind of role: {subject: [column, band, count]}}, without empty bands."""
-        found: dict[str, dict[str, list[list[int]]]] = {}
+        field_columns: dict[str, dict[str, list[list[int]]]] = {}
         for (kind, subject), counts in self.counts.items():
             (places,) = np.nonzero(counts > 0)
             columns, bands = np.divmod(places, BANDS)
             cells = np.stack((columns, bands, counts[places]), axis=1).tolist()
-            found.setdefault(kind, {})[subject] = cells
-        return found
+            field_columns.setdefault(kind, {})[subject] = cells
+        return field_columns
 
 
 def heat_of(steps: Collection[Ticks]) -> Heat:
     """A map as long as the longest of these steps, with columns no shorter than their intervals."""
-    own = [ticks.worked for ticks in steps if len(ticks.worked)]
-    intervals = min((len(worked) for worked in own), default=1)
-    return Heat(max((float(worked[-1]) / 1e9 for worked in own), default=0.0), min(HEAT_COLUMNS, intervals))
+    worked_of = [ticks.worked for ticks in steps if len(ticks.worked)]
+    intervals = min((len(worked) for worked in worked_of), default=1)
+    return Heat(max((float(worked[-1]) / 1e9 for worked in worked_of), default=0.0), min(HEAT_COLUMNS, intervals))

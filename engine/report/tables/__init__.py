@@ -75,7 +75,7 @@ def sections(comparison: Comparison, *, with_published: bool = False, brief: boo
     tables = (
         BRIEF
         if brief
-        else (*TABLES, *dict.fromkeys(each.key for each in comparison.sections if each.key not in TABLES))
+        else (*TABLES, *dict.fromkeys(section.key for section in comparison.sections if section.key not in TABLES))
     )
     return [
         section
@@ -93,10 +93,10 @@ def shortened(section: Section) -> Section:
     if section.flat:
         return section
     rows: list[Row] = []
-    for step, subject in dict.fromkeys((each.step, each.subject) for each in section.rows):
-        own = section.of(step, subject)
-        kept = own if not step else own[: 1 + MOST_ROWS]
+    for step, subject in dict.fromkeys((line.step, line.subject) for line in section.rows):
+        rows_of = section.of(step, subject)
+        kept = rows_of if not step else rows_of[: 1 + MOST_ROWS]
         rows += kept
-        if further := len(own) - len(kept):
+        if further := len(rows_of) - len(kept):
             rows.append(row(f"and {further} more (--json)", step=step, subject=subject, mark="dim", depth=1))
     return replace(section, rows=tuple(rows))

@@ -22,11 +22,11 @@ def probed(comparison: Comparison) -> Iterable[Section]:
     """Probe results by step, role and subject: planning, phases of statements, waits for a CPU."""
     for key, title, headings, values in PROBED:
         rows = (
-            row(f"{name} {role}", *found, step=step, subject=name)
+            row(f"{name} {role}", *recorded, step=step, subject=name)
             for step in comparison.steps
             for role in _roles(comparison, step)
             for name in comparison.names
-            if (found := values(_figures(comparison, name, step, role))) is not None
+            if (recorded := values(_figures(comparison, name, step, role))) is not None
         )
         yield Section(key, title, columns(STEP_BUILD_AND_ROLE, *headings), tuple(rows))
 
@@ -48,11 +48,11 @@ def _planning(cells: Figures) -> tuple[Value, ...] | None:
 
 def _phases(cells: Figures) -> tuple[Value, ...] | None:
     """How the time of statements splits; the last column says how that was found."""
-    found = [cell for cell in cells if cell.get("phases")]
-    if not found:
+    with_phases = [cell for cell in cells if cell.get("phases")]
+    if not with_phases:
         return None
-    shares = [[cell["phases"].get(phase, 0.0) for cell in found] for phase in (*PHASES, "other")]
-    return (*map(middle, shares), "/".join(sorted({str(cell["phases_by"]) for cell in found})))
+    shares = [[cell["phases"].get(phase, 0.0) for cell in with_phases] for phase in (*PHASES, "other")]
+    return (*map(middle, shares), "/".join(sorted({str(cell["phases_by"]) for cell in with_phases})))
 
 
 def _run_queue(cells: Figures) -> tuple[Value, ...] | None:

@@ -39,7 +39,7 @@ def _judged(metric: str, comparison: Comparison, step: str, subject: str) -> Ite
         yield (value, "1" if subject == comparison.base else "", ""), ""
         return
     yield (value, of_ratio(ratio), Figure(_verdict(ratio, comparison), remarks=ratio.remarks)), ratio.sign
-    titles = {each.name: each.title for each in comparison.metrics}
+    titles = {known.name: known.title for known in comparison.metrics}
     for cause in comparison.causes(ratio) if metric in PRIMARY_METRICS else ():
         yield ("", of_ratio(cause), f"  {titles[cause.metric]}"), "dim"
 
@@ -96,7 +96,7 @@ def repeats(comparison: Comparison) -> Iterable[Section]:
     """Every repeat of a sweep's steps, as dots."""
     for sweep in comparison.section("sweep"):
         names = [column.name for column in sweep.columns[1:] if column.name in comparison.names]
-        points = [(each.name, each.step) for each in sweep.rows if each.step]
+        points = [(point.name, point.step) for point in sweep.rows if point.step]
         marks = {(name, step): _modes(comparison, name, step) for _, step in points for name in names}
         room = ROOM // len(names) - max(map(len, marks.values()))
         rows = []

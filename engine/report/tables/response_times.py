@@ -99,10 +99,10 @@ def percentiles(comparison: Comparison) -> Iterable[Section]:
         roles = {name for subject in comparison.names for cell in comparison.of(subject, step) for name in cell.roles}
         for role in sorted(roles, key=role_place):
             for subject in comparison.names if role_kind(role) not in LUMPED_ROLES else ():
-                own = [cell.roles[role] for cell in comparison.of(subject, step) if role in cell.roles]
+                of_role = [cell.roles[role] for cell in comparison.of(subject, step) if role in cell.roles]
 
-                def figures(name: str, own: list[dict[str, float | None]] = own) -> list[float]:
-                    return [value for figures in own if (value := figures.get(name)) is not None]
+                def figures(name: str, of_role: list[dict[str, float | None]] = of_role) -> list[float]:
+                    return [value for figures in of_role if (value := figures.get(name)) is not None]
 
                 if statements := figures("statements"):
                     times_us = (middle(figures(name)) for name in ("mean_us", *SHOWN))

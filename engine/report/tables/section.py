@@ -33,7 +33,9 @@ class Table:
             for name in comparison.names
             for place, (values, mark) in enumerate(self.lines(comparison, step, name))
         )
-        below = [replace(each, name=with_units(each.name, comparison, " or\n")) for each in columns(*self.columns)]
+        below = [
+            replace(column, name=with_units(column.name, comparison, " or\n")) for column in columns(*self.columns)
+        ]
         yield Section(self.key, with_units(self.title, comparison), (Column(STEP_AND_BUILD), *below), tuple(rows))
 
 

@@ -17,9 +17,11 @@ def executions(comparison: Comparison) -> Iterable[Section]:
     """One execution of each statement, as EXPLAIN or pg_stat_statements counted it: medians of cells."""
     rows: list[Row] = []
     for step in comparison.steps:
-        every = [each for cell in comparison.cells if cell.step == step for each in cell.executions]
-        for statement in dict.fromkeys(each.statement for each in every if each.execution_ms is not None):
-            for by in dict.fromkeys(each.by for each in every):
+        every = [execution for cell in comparison.cells if cell.step == step for execution in cell.executions]
+        for statement in dict.fromkeys(
+            execution.statement for execution in every if execution.execution_ms is not None
+        ):
+            for by in dict.fromkeys(execution.by for execution in every):
                 for name in comparison.names:
                     rows += _execution(comparison, name, step, statement, by)
     title = "One execution, its planning apart (of one: EXPLAIN, of all: pg_stat_statements)"
@@ -28,8 +30,15 @@ def executions(comparison: Comparison) -> Iterable[Section]:
 
 def _execution(comparison: Comparison, name: str, step: str, statement: str, by: str) -> Iterable[Row]:
     cells = comparison.of(name, step)
-    found = [each for cell in cells for each in cell.executions if (each.statement, each.by) == (statement, by)]
-    if found:
-        values = (middle([v for each in found if (v := getattr(each, figure)) is not None]) for figure in FIGURES)
-        chosen = "/".join(sorted({each.chosen for each in found if each.chosen}))
+    executed = [
+        execution
+        for cell in cells
+        for execution in cell.executions
+        if (execution.statement, execution.by) == (statement, by)
+    ]
+    if executed:
+        values = (
+            middle([v for execution in executed if (v := getattr(execution, figure)) is not None]) for figure in FIGURES
+        )
+        chosen = "/".join(sorted({execution.chosen for execution in executed if execution.chosen}))
         yield row(name, *values, chosen, COUNTED[by], step=statement, subject=name)

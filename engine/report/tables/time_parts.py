@@ -63,8 +63,8 @@ def hangs(comparison: Comparison) -> Iterable[Section]:
 
 
 def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
-    found = (incident for cell in cells for incident in cell.incidents)
-    return max(found, key=lambda incident: incident.seconds, default=None)
+    incidents = (incident for cell in cells for incident in cell.incidents)
+    return max(incidents, key=lambda incident: incident.seconds, default=None)
 
 
 def waits(comparison: Comparison) -> Iterable[Section]:
@@ -101,9 +101,9 @@ def _shares(cells: list[CellStep], role: str, shown: Iterable[str]) -> tuple[Val
 
 def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
     """The mean of the cells' shares by event; empty if waits were not sampled."""
-    found = [cell.waits[role] for cell in cells if cell.waits.get(role)]
-    events = dict.fromkeys(event for each in found for event in each)
-    return {event: sum(each.get(event, 0.0) for each in found) / len(found) for event in events}
+    shares = [cell.waits[role] for cell in cells if cell.waits.get(role)]
+    events = dict.fromkeys(event for share in shares for event in share)
+    return {event: sum(share.get(event, 0.0) for share in shares) / len(shares) for event in events}
 
 
 def _scheduling(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
@@ -118,7 +118,7 @@ def _scheduling(comparison: Comparison, step: str, subject: str) -> Iterable[Lin
 def _programs(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     figures = [middle(comparison.values(subject, step, name)) for name, _ in PROGRAM_FIGURES]
     if any(value is not None for value in figures):
-        times = [each for cell in comparison.of(subject, step) for each in cell.times_s]
+        times = [time_s for cell in comparison.of(subject, step) for time_s in cell.times_s]
         extremes = (min(times), max(times)) if len(times) > 1 else (None, None)
         yield (*figures, len(times) or None, *extremes), ""
 

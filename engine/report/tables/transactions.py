@@ -65,10 +65,10 @@ def statements(comparison: Comparison) -> Iterable[Section]:
         names, rows = comparison.names[start : start + ACROSS], []
         for step in comparison.steps:
             texts = {
-                key: each.statement
+                key: time.statement
                 for name in reversed(names)  # the text of the first one stands
                 for cell in comparison.of(name, step)
-                for key, each in _placed(cell).items()
+                for key, time in _placed(cell).items()
             }
             for key, text in sorted(texts.items()):
                 rows.append(row(_cut(text), *(_mean(comparison, name, step, key) for name in names), step=step))
@@ -79,33 +79,33 @@ def statements(comparison: Comparison) -> Iterable[Section]:
 def _script_times(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     """A line for each of several scripts."""
     cells = comparison.of(subject, step)
-    for name in dict.fromkeys(each.name for cell in cells for each in cell.scripts):
-        times = [each for cell in cells for each in cell.scripts if each.name == name]
+    for name in dict.fromkeys(times.name for cell in cells for times in cell.scripts):
+        times = [script for cell in cells for script in cell.scripts if script.name == name]
         quantiles = (
-            middle([value for each in times if (value := getattr(each, quantile)) is not None])
+            middle([value for script in times if (value := getattr(script, quantile)) is not None])
             for quantile in ("p50_ms", "p95_ms", "p99_ms")
         )
-        yield (name.removesuffix(".sql"), sum(each.transactions for each in times), *quantiles), ""
+        yield (name.removesuffix(".sql"), sum(script.transactions for script in times), *quantiles), ""
 
 
 def _placed(cell: CellStep) -> dict[tuple[int, int], StatementTime]:
     """Statements by script and position: two of a script may begin alike."""
     places = Counter[int]()
-    found = {}
-    for each in cell.statements:
-        found[each.script, places[each.script]] = each
-        places[each.script] += 1
-    return found
+    placed = {}
+    for time in cell.statements:
+        placed[time.script, places[time.script]] = time
+        places[time.script] += 1
+    return placed
 
 
 def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int]) -> Value:
-    found = [each for cell in comparison.of(name, step) if (each := _placed(cell).get(key)) is not None]
-    if any(each.stop_ms > STOP_SHARE * each.mean_ms for each in found):
+    times = [time for cell in comparison.of(name, step) if (time := _placed(cell).get(key)) is not None]
+    if any(time.stop_ms > STOP_SHARE * time.mean_ms for time in times):
         return Figure(None, remarks=(STOPPED,))
-    value = middle([each.mean_ms for each in found])
+    value = middle([time.mean_ms for time in times])
     if value is None:
         return None
-    error_ms = NORMAL_95 * math.sqrt(sum(each.error_ms**2 for each in found)) / len(found)
+    error_ms = NORMAL_95 * math.sqrt(sum(time.error_ms**2 for time in times)) / len(times)
     if error_ms > MOST_ERROR * value:
         return Figure(None, remarks=(UNCERTAIN,))
     return Figure(

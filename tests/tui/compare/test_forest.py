@@ -120,12 +120,12 @@ def test_room_goes_to_words_values_and_digits_in_turn() -> None:
 )
 def test_a_verdict_says_what_it_needs(verdict: str, more: int | None, whole: str, short: str) -> None:
     found = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more)  # type: ignore[arg-type]
-    assert (verdict_words(found), verdict_words(found, whole=False)) == (whole, short)
+    assert (verdict_words(found), verdict_words(found, full=False)) == (whole, short)
 
 
 def test_a_certain_sign_within_the_margin_fits_if_wide_enough() -> None:
     found = Ratio("l.i0", "17.0", "rate_per_s", 0.99, 0.985, 0.995, 3, "same", better=False, differs=True)
-    assert (verdict_words(found), verdict_words(found, whole=False)) == ("a little slower", "same")
+    assert (verdict_words(found), verdict_words(found, full=False)) == ("a little slower", "same")
 
 
 def test_a_cost_is_more_and_its_sign_means_worse() -> None:
