@@ -4,7 +4,8 @@
 
 Strings, docstrings and comments are read, and README and the manual, more strictly; names are not. And which tests
 within the Nix build name a file of the machine, which the sandbox of a build lacks; and which calls read text of
-programs or files without saying what becomes of bytes that are not UTF-8. A class name occurs once.
+programs or files without saying what becomes of bytes that are not UTF-8. A class name occurs once,
+a docstring opens with a thing or a verb, and names of locals say what they hold.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PACKAGES = ("engine", "tui", "workloads", "probes")
 TEXT = {".bt", ".sql", ".toml", ".html", ".css"}  # read whole
 IDIOMS = (
     "is none", "so many", "by itself", "goes on", "what there is", "that there is not", "for what is none",
-    "whoever",
+    "whoever", "nobody knows", "is said", "are said", "is told", "are told",
 )  # fmt: skip
 BEGINNINGS = ("Of its", "Of their")  # of a sentence
 INSTEAD = {  # what the glossary does not say -> what it does
@@ -98,6 +99,38 @@ def pieces(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], NAMES.sub("", token.string)
 
 
+OPENINGS = re.compile(
+    r"(What|Whether|How|Where|Which|When|Why|Who|Of|By|With|From|In|For|At|On|To|As|If|Without|Not|Only|Also|Up|That|Is)\b"
+)
+VAGUE = {"found", "each", "own", "made", "told", "whole"}  # they do not say what they hold
+MOST_CHARS = 60  # of a test's name
+
+
+def words(home: Path) -> Iterator[str]:
+    """Docstrings of the product that open without a thing or a verb, vague locals, and long names of tests."""
+    files = (path for package in (*PACKAGES, "tests") for path in sorted((home / package).rglob("*.py")))
+    for path, node in ((file, node) for file in files for node in ast.walk(ast.parse(file.read_bytes()))):
+        where = f"{path.relative_to(home)}:{getattr(node, 'lineno', 1)}"
+        if path.is_relative_to(home / "tests"):
+            name = getattr(node, "name", None) or ""
+            if name.startswith("test_") and len(name) > MOST_CHARS:
+                yield f"{where}: a test's name of {len(name)} characters"
+        elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            text = ast.get_docstring(node) or ""
+            answers = isinstance(node, ast.FunctionDef) and node.returns and "bool" in ast.unparse(node.returns)
+            if (match := OPENINGS.match(text)) and not (answers and match[0] == "Whether"):
+                yield f"{where}: a docstring that opens with {match[0]!r}"
+            if isinstance(node, ast.FunctionDef):
+                yield from (f"{where}: {name!r} does not say what it holds" for name in sorted(_local(node) & VAGUE))
+
+
+def _local(function: ast.FunctionDef) -> set[str]:
+    """The names of a function's parameters and variables."""
+    nodes = list(ast.walk(function))
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
 def repeated_classes(home: Path) -> Iterator[str]:
     """Class names of the product that stand for more than one class, but for those of a protocol, as lines."""
     places: dict[str, list[str]] = {}
@@ -140,6 +173,6 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
 
 if __name__ == "__main__":
     root = Path(__file__).parents[1]
-    lines = [*complaints(root), *manual(root), *repeated_classes(root), *files_of_the_machine(root)]
+    lines = [*complaints(root), *manual(root), *words(root), *repeated_classes(root), *files_of_the_machine(root)]
     print(*lines, sep="\n", file=sys.stderr) if lines else None
     sys.exit(1 if lines else 0)

@@ -34,7 +34,7 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--json", "form", flag_value="json", help="Print JSON; its keys are stable.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV: one line per step, subject and metric.")
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
-@click.option("--all", "whole", is_flag=True, help="Print all tables and notes, not the verdicts alone.")
+@click.option("--all", "everything", is_flag=True, help="Print all tables and notes, not the verdicts alone.")
 @click.option("--published", is_flag=True, help="Add the columns of published Insert Benchmark reports.")
 @click.option(
     "--slices",
@@ -51,7 +51,7 @@ def compare(
     out: Path,
     base: str | None,
     form: str | None,
-    whole: bool,
+    everything: bool,
     published: bool,
     slices: str | None,
     plan: str | None,
@@ -81,7 +81,7 @@ def compare(
         raise UserError(f"{' and '.join(excluded)}: choose one")
     if not gate and (junit or tolerate is not None):
         raise UserError(f"{'--junit' if junit else '--tolerate'} needs --gate")
-    if whole and (form or slices is not None or plan is not None):
+    if everything and (form or slices is not None or plan is not None):
         raise UserError("--all is for the text of a comparison: nothing else is shortened")
     if form == "csv" and (slices is not None or plan is not None):
         raise UserError("--csv: slices and plans are printed as text, --md or --json")
@@ -112,7 +112,7 @@ def compare(
             *(["--base", shlex.quote(base)] if base else []),
             *["--published"] * published,
         ]
-        rest = "" if whole else " ".join(("bench compare", *given, "--all"))
+        rest = "" if everything else " ".join(("bench compare", *given, "--all"))
         render.print_comparison(comparison, console(False), published=published, rest=rest)
     if judged is not None:
         from engine.report.gate import exit_code, sentence

@@ -137,7 +137,7 @@ def probes(out: Path) -> ListedRows:
 def runs(out: Path) -> ListedRows:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [{**_row(read_run(folder)), "newest": place == 0} for place, folder in enumerate(runs_in(out))]
-    load = "load" if any(row["slices"] for row in rows) else "scale"  # different loads of one scale are told apart
+    load = "load" if any(row["slices"] for row in rows) else "scale"  # distinguishes different loads of one scale
     tags = ("tags",) if any(row["tags"] for row in rows) else ()
     columns = ("run", "newest", "state", "cells", "builds", load, *tags)
     return ListedRows(rows, columns, ("*: the newest, which commands take by default",))

@@ -148,7 +148,7 @@ def console(plain: bool) -> PlainConsole:
 
 
 def agree(question: str, yes: bool) -> None:
-    """Ask before changing the machine. Raises UserError if the answer is no, or there is nobody to ask."""
+    """Ask before changing the machine. Raises UserError if the answer is no, or without a terminal."""
     if not yes and not sys.stdin.isatty():
         raise UserError("not a terminal: add --yes to confirm; nothing was done")
     if not yes and not click.confirm(question, err=True):

@@ -1,4 +1,4 @@
-"""What a feature may do: the hooks that the rest of the engine calls, each of which a feature may leave out."""
+"""The hooks of a feature, which the rest of the engine calls and each of which a feature may leave out."""
 
 from __future__ import annotations
 

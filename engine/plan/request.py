@@ -45,7 +45,7 @@ DEFAULT = "insert"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run. `options` holds the workload's options that differ from their defaults, by name.
+    """The request of a run. `options` holds the workload's options that differ from their defaults, by name.
 
     `features` holds the options of each feature where they differ from their defaults.
     """

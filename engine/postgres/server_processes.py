@@ -28,8 +28,8 @@ class ServerSample:
     space, as the Insert Benchmark reports it. `kinds` has the same counters by kind of process (`kind_of_title`; kinds
     not seen are absent), and for `unseen`: what processes did between their last sample and their end, or in all if
     they lived between two samples. The kinds add up to the total. `tasks` are the living children by pid: a role's
-    backend is looked up here, not read again. `stopped`: the postmaster is stopped (SIGSTOP, debugger), so nobody can
-    connect and no background process starts.
+    backend is looked up here, not read again. `stopped`: the postmaster is stopped (SIGSTOP, debugger), so no process
+    can connect and no background process starts.
     """
 
     total: Mapping[str, int]

@@ -21,7 +21,7 @@ from workloads.api.names import UnknownName
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What is known of runs besides figures."""
+    """Facts about runs besides figures."""
 
     sections: tuple[Section, ...]
     commands: tuple[str, ...]
@@ -121,7 +121,7 @@ def probe_costs(comparison: Comparison) -> Section:
 
 
 def observers(comparison: Comparison, recorded: Recorded) -> Section:
-    """What watched the servers in each step, and the cost of that and of the servers' clients."""
+    """The observers of each step, and the cost of observers and clients."""
     rows = []
     for step in comparison.steps:
         for name in comparison.names:

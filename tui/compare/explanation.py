@@ -258,7 +258,7 @@ def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -
 
 
 def _section_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    """What sections have about a step and subject: the last figure of each row, its name, and the interval."""
+    """The findings of sections on a step and subject: the last figure of each row, its name, and the interval."""
     lines: list[Line] = []
     for section in comparison.sections:
         rows, unit = section.of(step, subject), section.columns[-1].unit if section.columns else ""

@@ -44,9 +44,9 @@ class Option:
 
     `group` is one of `GROUPS`; `brief` is its line in the short help, which omits options without one. A `rare` option
     has no flag: the command line takes it as `-O NAME=VALUE`. `unset` says what happens without the option, if the
-    default is no value; `repeated` options are given once for each item; `excludes` names options that cannot be given
-    together with it. One option of a workload may be its `argument`: WORKLOAD:VALUE. `unit` is the unit of a number
-    without one. `least` and `most` are allowed, `above` is not.
+    default is not a value; `repeated` options are given once for each item; `excludes` names options that cannot be
+    given together with it. One option of a workload may be its `argument`: WORKLOAD:VALUE. `unit` is the unit of a
+    number without one. `least` and `most` are allowed, `above` is not.
     """
 
     name: str

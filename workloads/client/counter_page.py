@@ -100,7 +100,7 @@ class Word(IntEnum):
     RETRIES = 46  # all retries
     SKIPPED = 47  # transactions that were due but never begun
     LATE = 48  # transactions that took longer than the limit
-    DROPPED = 49  # transactions in flight when their server was stopped for another's slice: done, without a time
+    DROPPED = 49  # transactions in flight when their server was stopped for another one's slice: no time
     BUSY = 25  # 1 while an uncounted statement runs: a lookup, BEGIN, COMMIT
     QUOTA_USED = 26  # rounds made when the role last used up its quota, and waited for a larger one
     CLIENT_CPU_NS = 27  # of a client process on another machine, since it began, by its kernel; the following, too:

@@ -44,7 +44,7 @@ class LogCounts:
 
     `wall_ns` is how far the log's clock is ahead of it. Until `began_ns` is set, only the clients' positions are kept.
     If not every transaction is logged, the numbers of logged ones give the total. `slices` are those of an interleaved
-    step. `scripts` are the names of those whose times are told apart. `times_ms` lists the time of each transaction,
+    step. `scripts` are the names of those whose times are kept apart. `times_ms` lists the time of each transaction,
     unless it is None.
     """
 

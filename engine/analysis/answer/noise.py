@@ -1,4 +1,4 @@
-"""How small an effect a number of pairs can show on this machine, by the scatter of its last run of the same steps.
+"""The effect that a number of pairs can show on this machine, by the scatter of its last run of the same steps.
 
 Whole cells: the last A/A run, whose ratios have the truth 1. Slices: the last interleaved run, of any builds, as only
 the scatter of its ratios is used, between pairs and within a pair.
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from engine.analysis.cells.run_results import RunResult, StepResult
 
 
-LARGE = 1.0  # an effect beyond it is no figure of use
+LARGE = 1.0  # an effect beyond it is of no use
 NOTHING_SHOWS = 1e9
 
 
 def ignored(_: UserError) -> None:
-    """What callers that report no unreadable run give as `unread`."""
+    """Pass over an unreadable run, for callers that do not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def smallest_in_slices(
 
 
 def _share(steps: Collection[str], subjects: int) -> float:
-    """Of each step's error, while none is known."""
+    """The share of the error that each step gets while no verdict is known."""
     return 1 / (len(steps) * max(1, subjects - 1))
 
 
@@ -121,8 +121,8 @@ def _newest(
 ) -> Noise | None:
     for folder in runs_in(out) if pairs >= MIN_PAIRS else ():
         try:
-            if ours(read_manifest(folder)) and (found := read(folder)) is not None:
-                return found
+            if ours(read_manifest(folder)) and (noise := read(folder)) is not None:
+                return noise
         except UserError as error:  # a run before it may do
             unread(error)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # figures that no engine writes

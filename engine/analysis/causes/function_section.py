@@ -33,7 +33,7 @@ class FunctionCosts:
 
 
 def section(every: Sequence[FunctionCosts], steps: Sequence[str]) -> Section:
-    """By step and build, the first line of each all that was sampled; if none differs, or can be compared, says so."""
+    """Functions by step and build, below all that was sampled; a sentence if none differs or can be compared."""
     compared = [costs for costs in every if costs.pairs]
     unlike: dict[str, list[str]] = {}
     for costs in every:

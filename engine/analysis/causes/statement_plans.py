@@ -26,8 +26,8 @@ OF_COLUMNS = ("statistics target of ", "options of ")  # entries that a server h
 
 def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Section, ...]:
     """Statements with another plan than the baseline's, those that became slower first."""
-    found = [
-        (replace(made, findings=tuple(f"plan changed: {text}{of}" for text in made.findings)), factor)
+    changes = [
+        (replace(change, findings=tuple(f"plan changed: {text}{of}" for text in change.findings)), factor)
         for subject in _judged(cells)
         for of in [f" ({cells.names[subject]})" * (len(cells.others) > 1)]
         for step in cells.steps
@@ -35,7 +35,7 @@ def plan_changes(cells: ComparedCells, ratios: Sequence[Ratio]) -> tuple[Section
         for statement in _statements(cells, subject, step)
         if (change := changed(cells, subject, step, statement, ratios)) is not None
     ]
-    return tuple(made for made, _ in sorted(found, key=lambda each: -each[1]))
+    return tuple(change for change, _ in sorted(changes, key=lambda item: -item[1]))
 
 
 def side_by_side(cells: ComparedCells, statement: str) -> tuple[Section, ...]:

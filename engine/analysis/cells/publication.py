@@ -1,4 +1,4 @@
-"""What was published for the preset of a run, next to ours: ratios only, as those figures are of another machine."""
+"""Published figures of the preset of a run, next to ours: ratios only, as they are of another machine."""
 
 from __future__ import annotations
 

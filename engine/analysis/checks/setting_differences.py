@@ -133,7 +133,7 @@ def section(cells: ComparedCells, settings: Sequence[SettingDifference]) -> Sect
 
 
 def _owners(cells: ComparedCells, difference: SettingDifference) -> Mapping[str, str]:
-    """By subject: the name of its build, or of its config, if the value depends on that alone."""
+    """Owners by subject: the name of its build, or of its config, if the value depends on that alone."""
     subjects = {name: subject for subject, name in cells.names.items() if name in difference.values}
     for part in ("build", "config"):
         names = {name: str(getattr(subject, part)) for name, subject in subjects.items()}

@@ -1,6 +1,6 @@
 """Counts of `perf stat` for a server's processes in a step, by role.
 
-They run from the step's start to its end, like server CPU. Stopped processes, such as a server's during another's
+They run from the step's start to its end, like server CPU. Stopped processes, such as a server's during another one's
 slices, count nothing: counts cover the same time as the step's operations.
 """
 
@@ -42,7 +42,7 @@ def engine_account() -> Account:
 
 @cache
 def lacking(program: str) -> str:
-    """Why this perf counts no hardware events on this machine; empty if it does. Tried once."""
+    """The reason why this perf counts no hardware events on this machine; empty if it does. Tried once."""
     if not program:
         return "there is no perf"
     try:
@@ -87,7 +87,7 @@ class StepCounters:
     """Counts over the processes of one step. Never raises: if nothing can be counted, the note says why."""
 
     def __init__(self, program: str, roles: Callable[[], Mapping[int, str]], lack: str = "") -> None:
-        """With a `lack`, count nothing. Roles by pid may change while perf attaches."""
+        """Count nothing with a `lack`. Roles by pid may change while perf attaches."""
         self._counting: Counting | None = None
         self._roles: Mapping[int, str] = {}
         self.counted = Counted()

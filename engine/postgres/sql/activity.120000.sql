@@ -2,7 +2,7 @@
 -- pg_stat_get_activity is what pg_stat_activity reads; without its joins the question costs half.
 -- Backends that do the same are one row, as there may be hundreds: their pids, and how many us ago each began what it does.
 -- Backends that began it less than $2 microseconds ago are left out: nearly all, of hundreds.
--- A role outside pg_monitor is told that a vacuum runs, and no more.
+-- A role outside pg_monitor sees that a vacuum runs, and no more.
 -- pg_blocking_pids stops the lock manager for a moment, so it is asked only for those that wait for a lock.
 SELECT 'wait', event, state, blocked_by::text, array_agg(pid)::text, array_agg(age_us)::text
 FROM (

@@ -181,7 +181,7 @@ OWN_ID = re.compile(r"data|steps|origins|notes|grid|command|comparability|step-.
 
 
 def step_ids(steps: Sequence[str]) -> dict[str, str]:
-    """How links name steps: `#qr100`. A name that is not a plain word is numbered instead."""
+    """The names of steps in links: `#qr100`. A name that is not a plain word is numbered instead."""
     plain = {
         step
         for step in steps
@@ -211,7 +211,7 @@ def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str,
 
 
 def words(section: TextTable) -> tuple[bool, ...]:
-    """Which columns hold words, and are aligned to the left."""
+    """The columns that hold words, and are aligned to the left."""
     rows = [cells for cells, _ in section.rows if len(cells) > 1]
     return tuple(
         place == 0 or any(not FIGURE.match(cells[place]) for cells in rows) for place in range(len(section.columns))

@@ -89,7 +89,7 @@ def sections(comparison: Comparison, *, with_published: bool = False, brief: boo
 
 
 def shortened(section: Section) -> Section:
-    """At most `MOST_ROWS` of what is listed below each step and build, such as functions; JSON has all of them."""
+    """The section with `MOST_ROWS` rows at most below each step and build, such as functions; JSON has all of them."""
     if section.flat:
         return section
     rows: list[Row] = []

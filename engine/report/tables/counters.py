@@ -1,4 +1,4 @@
-"""What was counted: by probes, by perf events, and by PostgreSQL's statistics views."""
+"""Counts by probes, by perf events, and by PostgreSQL's statistics views."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def probed(comparison: Comparison) -> Iterable[Section]:
 
 
 def _planning(cells: Figures) -> tuple[Value, ...] | None:
-    """How often and how long a role planned, and its share of reading index ends; remarks explain a missing figure."""
+    """The number and time of a role's plannings, and the share of reading index ends; remarks explain gaps."""
     if not any(cell.get("plan_n") for cell in cells):
         return None
     return (
@@ -47,7 +47,7 @@ def _planning(cells: Figures) -> tuple[Value, ...] | None:
 
 
 def _phases(cells: Figures) -> tuple[Value, ...] | None:
-    """How the time of statements splits; the last column says how that was found."""
+    """The time of statements, split into parts; the last column names the source."""
     with_phases = [cell for cell in cells if cell.get("phases")]
     if not with_phases:
         return None

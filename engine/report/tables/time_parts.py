@@ -1,4 +1,4 @@
-"""Why it is slower: what makes the difference, stalls, waits, scheduling, and programs that were timed."""
+"""Reasons for slowness: the parts of the difference, stalls, waits, scheduling, and programs that were timed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.results.section import WORDS, Column, Section, Value, columns, of_ra
 
 NAMED = 2  # most frequent wait events
 UNKNOWN = "unknown"  # kind of wait events
-LEAST = 0.02  # share of the time from which a wait event is named
+LEAST = 0.02  # share of the time from which a wait event is listed
 PROBED = ("wakeups_per_op", "migrations_per_op")
 SCHEDULED = (
     (RATE, UNITS),
@@ -50,7 +50,7 @@ def stalls(comparison: Comparison) -> Iterable[Section]:
 
 
 def hangs(comparison: Comparison) -> Iterable[Section]:
-    """What was seen as the longest stall of each step and build began."""
+    """Observations at the beginning of the longest stall of each step and build."""
     rows = (
         row(name if place == 0 else "", text, step=step, subject=name)
         for step in comparison.steps

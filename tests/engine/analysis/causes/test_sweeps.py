@@ -50,7 +50,7 @@ def test_each_subject_has_its_peak_and_a_sentence_says_it(tmp_path: Path) -> Non
     assert "of 16.3's), slower at 1 of 2, the same at 1 of 2." in sweep.text
 
 
-def test_of_a_peak_whose_difference_is_not_known_or_that_is_elsewhere_no_ratio_is_said(tmp_path: Path) -> None:
+def test_a_peak_ratio_needs_a_known_difference_at_one_place(tmp_path: Path) -> None:
     run = swept(tmp_path / "noisy", {"l.i1": 1, "l.i0": 4}, effect=0.9, noise=0.2)
     ratio, (sweep,) = compare([run]).ratio("17.0", "l.i0", "rate_per_s"), sweeps_of(run)
     assert ratio is not None and ratio.verdict == "undecided" and sweep.peaks[1].value == 4
