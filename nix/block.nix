@@ -1,4 +1,4 @@
-# A block of a plan as a derivation: `run { plan = ./nightly.toml; block = 1; }`. Its output is a run directory, for
+# A block of a plan as a derivation: `run { plan = ./nightly.toml; block = 1; }`. Its output is a run folder, for
 # `bench compare`; another `nonce` measures again. The builds are those that the plan names by their labels, of pgbed's
 # table or of `servers`: { mine = a PostgreSQL of your flake, such as nixpkgs' with patches; }
 {
@@ -64,7 +64,7 @@ import ../engine/farm/block.nix {
 }
 // {
   meta = {
-    description = "A block of a plan, measured by a builder: a run directory";
+    description = "A block of a plan, measured by a builder: a run folder";
     license = lib.licenses.postgresql;
   };
 }

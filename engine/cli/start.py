@@ -130,7 +130,7 @@ def _amount(prospect: Prospect) -> str:
 
 
 def start(prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool, glyphs: str = "auto") -> int:
-    """Create the run directory and start the engine on it; return the exit code.
+    """Create the run folder and start the engine on it; return the exit code.
 
     On a terminal the interface opens, with `glyphs`; otherwise lines are printed.
     Raises UserError if there is too little space, or the folder cannot be written.

@@ -1,4 +1,4 @@
-# A block of a plan as a derivation: all its subjects, interleaved, measured by one builder; its output is a run directory.
+# A block of a plan as a derivation: all its subjects, interleaved, measured by one builder; its output is a run folder.
 # Used by flake.nix (lib.SYSTEM.run) and by engine/farm/blocks.py, which has store paths where the flake has packages.
 #
 #   plan      the text of a plan file (TOML), complete: nothing of it is on the machine that asks

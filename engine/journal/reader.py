@@ -1,7 +1,7 @@
 """The journal: the only interface between the engine and whatever reads a run.
 
 Any number of `JournalReader`s give its rows as in `engine.journal.rows`; the one writer is `engine.journal.writer`.
-`schema.sql` describes the tables. A run directory holds `manifest.json`, `journal.db`, `engine.lock`, a folder `cells/`
+`schema.sql` describes the tables. A run folder holds `manifest.json`, `journal.db`, `engine.lock`, a folder `cells/`
 with the servers' logs, and `tags.json` if it was tagged.
 """
 

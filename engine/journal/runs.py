@@ -17,7 +17,7 @@ from engine.system.files import is_name
 from engine.system.host_lock import is_held
 
 ELSEWHERE = "in another folder"
-CONTROL = "control"  # socket of a running engine, in the run directory
+CONTROL = "control"  # socket of a running engine, in the run folder
 _CLAIMS: dict[Path, socket.socket] = {}  # names of runs that this process has yet to make
 
 

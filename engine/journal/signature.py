@@ -1,4 +1,4 @@
-"""The signature of a run directory: this user began the run, on this machine, in this very directory.
+"""The signature of a run folder: this user began the run, on this machine, in this very folder.
 
 Servers, programs and scripts that a manifest names are executed, so an engine acts only on a signed manifest. The
 signature is keyed BLAKE2b over its bytes and what they are bound to, with a key that the user's first run creates.

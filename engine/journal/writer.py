@@ -325,7 +325,7 @@ class JournalWriter:
 
 
 def create_run(run: Path, manifest: Mapping[str, Any]) -> None:
-    """Create a run directory with only its signed manifest. Raises UserError if it exists or cannot be written."""
+    """Create a run folder with only its signed manifest. Raises UserError if it exists or cannot be written."""
     try:
         make_passable(run / "cells")
         if (run / "manifest.json").exists():

@@ -160,7 +160,7 @@ def _program(pid: int) -> str:
 
 
 def _remove_sockets(folder: Path, data_dir: Path, uid: int) -> None:
-    """Remove a server's socket folder, unless its name, read from a run directory, leads to another cluster's."""
+    """Remove a server's socket folder, unless its name, read from a run folder, leads to another cluster's."""
     with contextlib.suppress(OSError):
         if not folder.name.startswith(SOCKET_DIR_PREFIX) or folder.is_symlink() or folder.stat().st_uid != uid:
             return

@@ -1,4 +1,4 @@
-"""Commands to an engine that runs, and its answers: a socket in the run directory, a line of JSON each way.
+"""Commands to an engine that runs, and its answers: a socket in the run folder, a line of JSON each way.
 
     {"probe": NAME, "on": true|false}   attaches or detaches a probe, for the rest of the cell
     {"mark": TEXT}                      an event of the user's, for finding a moment again
@@ -193,7 +193,7 @@ def _reply(lines: LineChannel, line: bytes, answer: Answer) -> None:
 
 @contextmanager
 def _short(run: Path) -> Iterator[Path]:
-    """A short path of the socket: the kernel takes 107 bytes, and run directories may be deep."""
+    """A short path of the socket: the kernel takes 107 bytes, and run folders may be deep."""
     folder = os.open(run, os.O_PATH | os.O_DIRECTORY)
     try:
         yield Path(f"/proc/self/fd/{folder}") / CONTROL

@@ -78,7 +78,7 @@ def plan_run(
     created: str = "2026-11-20T10:00:00+00:00",
     **planned: Any,
 ) -> Manifest:
-    """Create a run directory with a plan and no cells. `under` are labels of kernels; `planned` further entries."""
+    """Create a run folder with a plan and no cells. `under` are labels of kernels; `planned` further entries."""
     steps = plan_steps("g24b", 100_000, clients, STEPS, query_seconds=60)
     workload = {
         "name": "insert",

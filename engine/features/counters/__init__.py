@@ -49,7 +49,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def machine_check(_: Path) -> DoctorCheck:
-    """DoctorCheck which events can be counted on this machine. Fetches nothing."""
+    """Check which events can be counted on this machine. Fetches nothing."""
     from engine.host.doctor import judged
 
     events, reason, remedy = "none", "", ""

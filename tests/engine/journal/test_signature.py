@@ -1,4 +1,4 @@
-"""A run directory is its user's: signed, and neither tampered with, copied, moved to another machine nor another's."""
+"""A run folder is its user's: signed, and neither tampered with, copied, moved to another machine nor another's."""
 
 from __future__ import annotations
 
