@@ -278,9 +278,9 @@ def _spelled(text: str, plain: bool) -> str:
 
 def _table(section: TextTable, plain: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, (column, words, name) in enumerate(zip(section.columns, section.words, section.names, strict=True)):
+    for place, (column, words, left) in enumerate(zip(section.columns, section.words, section.left, strict=True)):
         # Words may be folded, and so may names in the first column; figures never.
-        side: Literal["left", "right"] = "left" if place == 0 or words or name else "right"
+        side: Literal["left", "right"] = "left" if place == 0 or left else "right"
         table.add_column(Text(visible_lines(column)), justify=side, overflow="fold", no_wrap=place > 0 and not words)
     for row, mark in section.rows:
         cells = (Text(_spelled(visible_lines(cell), plain)) for cell in row)

@@ -37,7 +37,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value with its 95% interval, a sign as `Ratio.sign`, remarks, and its unit if that is not its column's."""
+    """A value with its 95% interval, a sign as `Ratio.sign`, remarks, and its unit if that is not its column's.
+
+    With a `base`, the difference from it is shown. Or values `by` builds, configs or subjects, such as those of a
+    setting; null where a server does not know it.
+    """
 
     value: float | int | str | None
     low: float | None = None
@@ -45,6 +49,8 @@ class Figure:
     sign: str = ""
     remarks: tuple[str, ...] = ()
     unit: str = ""
+    base: float | None = None
+    by: dict[str, str | None] | None = None
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -167,16 +173,32 @@ def text(value: Value, unit: str = "") -> str:
     unit = cell.unit or unit
     if unit == "interval":
         return bounds_text(cell)
+    if cell.by:
+        return _by_owner(cell.by)
     if cell.value is None:
         return "" if unit in ("ratio", WORDS) else "-"
     if isinstance(cell.value, str):
         return cell.value
+    if unit == "range" and cell.base is not None:
+        return f"{number(cell.base)} to {number(cell.value)}"
     if unit == "change":
-        return change(cell.value, cell.bounds)
+        return change(cell.value - (cell.base or 0.0), cell.bounds)
     if unit == "beside":
         bounds = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.bounds else ""
         return f"{UNITS[unit](cell.value)}{bounds}{' ' * bool(cell.sign)}{cell.sign}"
     return ARROWS.get(cell.sign, cell.sign) + UNITS[unit](cell.value)
+
+
+def _by_owner(values: Mapping[str, str | None]) -> str:
+    """`64MB (a), 1GB (b, c)`."""
+    owners: dict[str | None, list[str]] = {}
+    for name, value in values.items():
+        owners.setdefault(value, []).append(name)
+    return ", ".join(f"{setting_text(value)} ({', '.join(names)})" for value, names in owners.items())
+
+
+def setting_text(value: str | None) -> str:
+    return "unknown" if value is None else value or "''"
 
 
 def bounds_text(value: Value, unit: str = "") -> str:
@@ -201,15 +223,15 @@ def bounds_text(value: Value, unit: str = "") -> str:
 class TextTable:
     """A section as text: rows of cells with their marks; a row of one cell is the name of a step.
 
-    `words` are the columns that hold words and may be folded, `names` those of short words. `notes` stand below the
-    table and explain its marks.
+    `words` are the columns that may be folded; they and those of short words stand at the `left`. `notes` stand below
+    the table and explain its marks.
     """
 
     key: str
     title: str
     columns: tuple[str, ...]
     words: tuple[bool, ...]
-    names: tuple[bool, ...]
+    left: tuple[bool, ...]
     rows: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -253,7 +275,7 @@ def _drawn(section: Section, notes: Notes) -> TextTable:
         units += [column.unit, *([""] if column.bounds else [])]
     table = TextTable(
         section.key, title, tuple(headings), tuple(unit == WORDS for unit in units),
-        tuple(unit == NAME for unit in units),
+        tuple(unit in (WORDS, NAME) for unit in units),
     )  # fmt: skip
     before = ""
     for line in section.rows:

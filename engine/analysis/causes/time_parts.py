@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from engine.results.section import Column, Figure, Row, Section, columns, number, row
+from engine.results.section import Column, Figure, Row, Section, columns, row
 
 # The parts in the order in which they are listed; server CPU by phase takes the place of its total.
 TITLES = {
@@ -110,15 +110,16 @@ def section(attributions: Iterable[Attribution], steps: Sequence[str]) -> Sectio
 
 def _rows(attribution: Attribution) -> Iterable[Row]:
     line = partial(row, step=attribution.step, subject=attribution.subject)
-    yield line(attribution.subject, f"{number(attribution.base_us)} to {number(attribution.us)}", "")
+    yield line(attribution.subject, Figure(attribution.us, base=attribution.base_us, unit="range"), "")
     if attribution.reason:
         yield line(attribution.reason, "", "undecided", mark="dim", depth=1)
         return
     for part in attribution.named:
-        yield line(part.title, part.us - part.base_us, Figure(part.share, part.low, part.high), depth=1)
+        us, share = Figure(part.us, base=part.base_us), Figure(part.share, part.low, part.high)
+        yield line(part.title, us, share, depth=1)
     if count := len(attribution.further):
         yield line(f"{count} further known part{'s' * (count > 1)}", "", attribution.further_share, depth=1)
     yield line("unexplained", "", attribution.unexplained, mark="dim", depth=1)
     for part in attribution.of(attribution.undecided):
         share = Figure("undecided", part.low, part.high)
-        yield line(part.title, part.us - part.base_us, share, mark="dim", depth=2)
+        yield line(part.title, Figure(part.us, base=part.base_us), share, mark="dim", depth=2)

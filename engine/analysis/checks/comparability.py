@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from engine.analysis.cells.compared_cells import ComparedCells, Pair
 from engine.analysis.cells.run_results import CellResult, Environment, RunResult, StepResult
 from engine.analysis.checks import kernel_differences
-from engine.analysis.checks.setting_differences import IMPORTANT, differences, value_text
+from engine.analysis.checks.setting_differences import IMPORTANT, differences
 from engine.core.errors import UserError
 from engine.core.model import PROBED, Subject, config_key
 from engine.core.record import converted
 from engine.host.drift import BUSY_LIMIT, CLIENT, GAUGES, STEADY_GOVERNORS, TEMPERATURES, Gauge, drift, number, value
 from engine.journal.totals import RoleTotals
 from engine.results.comparison import Check
+from engine.results.section import setting_text
 
 # Gauges move all the time: they are compared between the cells of a pair, not between runs of different days.
 PASSING = {"cpu": ("mhz", "probe_us")}  # as all of `state`
@@ -243,7 +244,7 @@ def _compared_settings(runs: Sequence[RunResult], base: Subject, subject: Subjec
 def _further_settings(cells: ComparedCells, base: Subject, subject: Subject) -> Iterable[CheckResult]:
     """Settings that no config sets, but versions, initdb or servers do: the important ones by name."""
     texts = {
-        difference.name: f"{difference.name} {value_text(ours)} vs {value_text(theirs)}"
+        difference.name: f"{difference.name} {setting_text(ours)} vs {setting_text(theirs)}"
         for difference in differences(cells)
         for ours, theirs in [(difference.values.get(cells.names[side]) for side in (base, subject))]
         if difference.reason != "config" and ours != theirs

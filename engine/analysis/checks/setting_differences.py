@@ -9,7 +9,7 @@ from typing import Literal
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import ServerSettings
 from engine.core.model import Subject, config_key
-from engine.results.section import WORDS, Column, Section, columns, row
+from engine.results.section import WORDS, Column, Figure, Section, columns, row
 
 Reason = Literal["config", "default", "version", "initdb", "server"]
 REASONS: dict[Reason, str] = {  # in the order in which they are shown
@@ -103,17 +103,6 @@ class SettingDifference:
     sources: dict[str, str]
     matters: tuple[str, ...] = ()
 
-    def text(self, names: Mapping[str, str]) -> str:
-        """`64MB (a), 1GB (b, c)`; `names` are those of the subjects, of which several may have one."""
-        owners: dict[str | None, dict[str, None]] = {}
-        for subject, value in self.values.items():
-            owners.setdefault(value, {})[names[subject]] = None
-        return ", ".join(f"{value_text(value)} ({', '.join(names)})" for value, names in owners.items())
-
-
-def value_text(value: str | None) -> str:
-    return "unknown" if value is None else value or "''"
-
 
 def section(cells: ComparedCells, settings: Sequence[SettingDifference]) -> Section:
     """A row each, but settings that some servers do not know, and others leave alone, share one."""
@@ -125,7 +114,8 @@ def section(cells: ComparedCells, settings: Sequence[SettingDifference]) -> Sect
             without = dict.fromkeys(names[subject] for subject, value in setting.values.items() if value is None)
             gathered.setdefault(", ".join(without), []).append(setting.name)
         else:
-            rows.append(row(setting.name, REASONS[setting.reason], setting.text(names)))
+            by = {names[subject]: value for subject, value in setting.values.items()}
+            rows.append(row(setting.name, REASONS[setting.reason], Figure(None, by=by)))
     for servers, more in gathered.items():
         unknown = f"unknown to {servers}: {', '.join(more)}"
         rows.append(row(f"{len(more)} more", REASONS["version"], unknown))

@@ -32,14 +32,26 @@ from engine.report.tables.response_times import percentiles
 from engine.report.tables.section import value_text
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, Ratio
-from engine.results.section import ARROWS, Notes, Section, TextTable, bounds_text, columns, drawn, of_ratio, row, text
+from engine.results.section import (
+    ARROWS,
+    WORDS,
+    Column,
+    Notes,
+    Section,
+    TextTable,
+    bounds_text,
+    columns,
+    drawn,
+    of_ratio,
+    row,
+    text,
+)
 
 LIBRARY = ("d3.min.js", "plot.umd.min.js")
 WHERE_TO = {flames.SAMPLES: "Where the CPU time went", flames.OFF_CPU: "Where the time off the CPU went"}
 OWN = ("charts.js", "page.js")
 MOMENTS = 8  # of a step that is drawn over time: a shorter one has its blocks beside the ratio
-FIGURE = re.compile(r"[\s▲▼=~?<>!≥-]*($|[0-9.,]+( ?%| ?[kMGT]?B| [mu]?s)?\s*$|[0-9.]+-[0-9.]+$|[·o0-9]+$|nonzero$)")
-WORDS = {"better": "better", "worse": "worse", "=": "same", "~": "undecided", "?": "withheld", " ": "no verdict"}
+VERDICTS = {"better": "better", "worse": "worse", "=": "same", "~": "undecided", "?": "withheld", " ": "no verdict"}
 CLASSES = {"better": "better", "worse": "worse", "=": "same", "~": "unknown", "?": "withheld", " ": "none"}
 
 
@@ -124,8 +136,9 @@ def trend_page(series: Sequence[TrendSeries], by: str) -> Visible:
         for place, one in enumerate(series)
         for changed in [[one.points.index(change.after) for change in one.changes or ()]]
     }  # fmt: skip
+    headings = columns("", Column("builds", WORDS), "p", Column("runs", WORDS))
     sections = [
-        Section("changes", "Where it changed for good", columns("", "builds", "p", "runs"), tuple(
+        Section("changes", "Where it changed for good", headings, tuple(
             row(f"{change.ratio - 1:+.1%}", f"{change.before.build} to {change.after.build}", f"{change.p:.1g}",
                 f"{change.before.run} and {change.after.run}")
             for change in one.changes or ()
@@ -152,7 +165,6 @@ def rendered(template: str, scripts: Sequence[str], data: Any, *, style: str, **
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["words"] = words
     text = environment.get_template(template).render(
         policy=policy(scripts),
         style=Markup(style),
@@ -210,14 +222,6 @@ def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str,
     )
 
 
-def words(section: TextTable) -> tuple[bool, ...]:
-    """The columns that hold words, and are aligned to the left."""
-    rows = [cells for cells, _ in section.rows if len(cells) > 1]
-    return tuple(
-        place == 0 or any(not FIGURE.match(cells[place]) for cells in rows) for place in range(len(section.columns))
-    )
-
-
 def grid_cell(ratio: Ratio | None) -> GridCell:
     if ratio is None:
         return GridCell("", "none", "-", "", "not measured", "")
@@ -225,7 +229,7 @@ def grid_cell(ratio: Ratio | None) -> GridCell:
     shown = text(figure).lstrip("▲▼=~? ")
     return GridCell(
         ARROWS.get(sign, sign.strip()), CLASSES[sign], shown or "-", bounds_text(figure),
-        ratio.verdict_text or WORDS[sign], "; ".join(ratio.remarks),
+        ratio.verdict_text or VERDICTS[sign], "; ".join(ratio.remarks),
     )  # fmt: skip
 
 

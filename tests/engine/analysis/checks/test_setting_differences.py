@@ -12,6 +12,7 @@ from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import ServerSettings
 from engine.analysis.checks.comparability import checks
 from engine.analysis.checks.setting_differences import SettingDifference, differences, section
+from engine.results.section import text
 from tests.support.journal import make_run
 
 DEFAULTS = {
@@ -135,7 +136,7 @@ def test_unimportant_new_settings_share_a_row(tmp_path: Path) -> None:
         SettingDifference("geqo", "config", by_both, DEFAULT),
         *(SettingDifference(name, "version", new, {"17.0/a": "default", "17.0/b": "default"}) for name in ("x", "y")),
     )
-    assert [(row.name, *row.values) for row in section(cells, settings).rows] == [
+    assert [(row.name, *map(text, row.values)) for row in section(cells, settings).rows] == [
         ("jit", "other default", "1 (16.3), 2 (17.0)"),
         ("work_mem", "config", "1 (a), 2 (b)"),
         ("geqo", "config", "1 (16.3/a, 17.0/a, 16.3/b), 2 (17.0/b)"),
