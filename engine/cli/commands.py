@@ -65,7 +65,7 @@ GROUPS = {
         "probes": BenchCommand("probes:probes", "Measure what probes cost, or switch them.", "how-to/probes"),
     },
     "Measure on more machines": {
-        "farm": BenchCommand("farm:farm", "Measure a plan in blocks on Nix's remote builders.", "how-to/farm"),
+        "farm": BenchCommand("farm:farm", "Measure a plan in blocks on Nix's remote builders.", "how-to/farm")
     },
     "Set up": {
         "doctor": BenchCommand("doctor:doctor", "Check this machine for sources of noise.", "how-to/quiet-machine"),

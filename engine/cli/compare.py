@@ -36,12 +36,7 @@ def _steps(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.option("--md", "form", flag_value="md", help="Print Markdown tables.")
 @click.option("--all", "everything", is_flag=True, help="Print all tables and notes, not the verdicts alone.")
 @click.option("--published", is_flag=True, help="Add the columns of published Insert Benchmark reports.")
-@click.option(
-    "--slices",
-    metavar="STEP",
-    shell_complete=_steps,
-    help="Show the blocks of a sliced step, pair by pair.",
-)
+@click.option("--slices", metavar="STEP", shell_complete=_steps, help="Show the blocks of a sliced step, pair by pair.")
 @click.option("--plan", metavar="STATEMENT", help="Show a statement's plans of both builds side by side.")
 @click.option("--gate", is_flag=True, help="Exit with 1 if a build is slower by more than tolerated, or failed.")
 @click.option("--tolerate", metavar="[STEP=]PERCENT,…", help="With --gate: slow-down to accept [default: the plan's].")

@@ -56,11 +56,7 @@ _add_switch("off", "Detach a probe from", on=False)
 @click.option("--workload", default="insert", show_default=True, help="Workload to run.")
 @click.option("--steps", metavar="STEP,…", help="Steps to compare [default: l.i1; pgbench: all].")
 @click.option(
-    "--pairs",
-    type=click.IntRange(1, 1000),
-    default=8,
-    show_default=True,
-    help="Pairs of cells with and without.",
+    "--pairs", type=click.IntRange(1, 1000), default=8, show_default=True, help="Pairs of cells with and without."
 )
 @click.option("--rows", type=FigureType(ROWS), help="Rows to load [default: 100000].")
 @click.option("--rows-written", type=FigureType(ROWS), help="Rows of l.i1 [default: 200000].")

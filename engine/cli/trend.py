@@ -23,11 +23,7 @@ from engine.report.console import echo, echo_json
     help="Metric, by its key in bench compare --json.",
 )  # fmt: skip
 @click.option(
-    "--by",
-    type=click.Choice(["date", "version"]),
-    default="date",
-    show_default=True,
-    help="Order of the runs.",
+    "--by", type=click.Choice(["date", "version"]), default="date", show_default=True, help="Order of the runs."
 )
 @click.option(
     "--against-base", is_flag=True, help="Show ratios to each run's base, which do not depend on the machine's speed."

@@ -81,11 +81,7 @@ def block_plan(path: Path, roots: Path, progress: Callable[[str], None]) -> Bloc
     if base is not None and base not in servers:
         base = next((label for label in servers if label.replace(PREBUILT, "", 1) == base), base)
     probed = any(probe != "none" for probe in request.probes)
-    stored = msgspec.structs.replace(
-        request,
-        builds=tuple(build.label for build in builds),
-        base=base,
-    )
+    stored = msgspec.structs.replace(request, builds=tuple(build.label for build in builds), base=base)
     wanted = _programs(request)
     records = client_programs.find(wanted, builds, progress, roots) if wanted else {}
     return BlockPlan(

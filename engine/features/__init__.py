@@ -16,9 +16,7 @@ from engine.features.feature import Feature, MeasuredStep
 __all__ = ["Feature", "MeasuredStep", "features", "with_options", "with_parts"]
 
 # Modules, with a FEATURE in each; PGBED_FEATURES adds to them.
-REGISTRY = [
-    "engine.features.counters",
-]
+REGISTRY = ["engine.features.counters"]
 
 
 def features() -> tuple[Feature, ...]:

@@ -230,14 +230,7 @@ class Detector:
         return self._end(self._over_ns if blocked and not self._is_over else max(t_ns, self._last_ns))
 
     def _before(
-        self,
-        tick: _Tick,
-        in_flight_ns: int,
-        dt_ns: int,
-        stuck: tuple[Trigger, int] | None,
-        *,
-        held: bool,
-        sent_ns: int,
+        self, tick: _Tick, in_flight_ns: int, dt_ns: int, stuck: tuple[Trigger, int] | None, *, held: bool, sent_ns: int
     ) -> tuple[StallChange, ...]:
         level = self._history.median
         slow = level > 0 and tick.rate_per_s < self.rule.enter_fraction * level

@@ -86,8 +86,5 @@ class WaitLooks:
         return (
             (0, 0)
             if self._page is None
-            else (
-                self._page.words[Control.PAUSED_NS],
-                self._page.words[Control.PAUSED_SINCE_NS],
-            )
+            else (self._page.words[Control.PAUSED_NS], self._page.words[Control.PAUSED_SINCE_NS])
         )

@@ -27,15 +27,7 @@ from engine.host import block_device, disk, environment
 from engine.journal import housekeeping
 from engine.journal.runs import free_name
 from engine.observe.stalls import StallRule
-from engine.plan import (
-    external_servers,
-    guests,
-    interleaving,
-    prerequisites,
-    presets,
-    routes,
-    server_settings,
-)
+from engine.plan import external_servers, guests, interleaving, prerequisites, presets, routes, server_settings
 from engine.plan.design import Design, RunEstimate, check_names, decide, interim_analyses, rough_settings, share
 from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects

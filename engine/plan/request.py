@@ -288,8 +288,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
               group=KERNELS),
     ] = ()  # fmt: skip
     guest_memory: Annotated[
-        str | None,
-        about("Memory of a guest.", metavar="SIZE", unset="half of this machine's", group=KERNELS),
+        str | None, about("Memory of a guest.", metavar="SIZE", unset="half of this machine's", group=KERNELS)
     ] = None
     guest_huge_pages: Annotated[
         bool,
@@ -312,8 +311,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     accept_foreign_load: Annotated[
-        bool,
-        about("Give verdicts on external servers although others may use them at the same time.", group=EXTERNAL),
+        bool, about("Give verdicts on external servers although others may use them at the same time.", group=EXTERNAL)
     ] = False
     scratch_database: Annotated[
         str | None,

@@ -14,11 +14,7 @@ MOST_NAME = 60  # characters of a config in a cell's name
 
 
 def subjects(
-    builds: Sequence[str],
-    configs: Sequence[str],
-    base: str,
-    aa: bool,
-    kernels: Sequence[str] = (HOST,),
+    builds: Sequence[str], configs: Sequence[str], base: str, aa: bool, kernels: Sequence[str] = (HOST,)
 ) -> tuple[Subject, ...]:
     """Combine builds, configs and kernels, the base and its A/A control first. UserError for a wrong base."""
     if base not in builds:

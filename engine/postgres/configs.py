@@ -176,11 +176,7 @@ def scale(machine: Machine) -> dict[str, str]:
     buffers_mib = max(128, buffers_mib // step_mib * step_mib)
     wanted_gib = min(40.0, max(4.0, 2 * buffers_mib / 1024), machine.free_disk_bytes / 4 / GIB)
     wal_gib = max((step for step in (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40) if step <= wanted_gib), default=1)
-    return {
-        "shared_buffers": f"{buffers_mib}MB",
-        "max_wal_size": f"{wal_gib}GB",
-        "min_wal_size": f"{wal_gib * 512}MB",
-    }
+    return {"shared_buffers": f"{buffers_mib}MB", "max_wal_size": f"{wal_gib}GB", "min_wal_size": f"{wal_gib * 512}MB"}
 
 
 @functools.cache

@@ -294,10 +294,7 @@ def shell(route: Route) -> Iterator[tuple[ClientHost, Sequence[str]]]:
 
 @contextmanager
 def connected(
-    route: Route,
-    launchers: Sequence[str],
-    programs: Mapping[str, Mapping[str, str]],
-    progress: Callable[[str], None],
+    route: Route, launchers: Sequence[str], programs: Mapping[str, Mapping[str, str]], progress: Callable[[str], None]
 ) -> Iterator[ClientHost]:
     """Yield a connection with everything that clients need; nothing is left on the host. Raises UserError."""
     with shell(route) as (host, means):

@@ -58,11 +58,7 @@ def side_of(step: Step, page: Page, subject: Subject, postmaster: int, monitor_p
 
 
 def await_ready(
-    page: Page,
-    launcher: Launcher,
-    preparation_s: float,
-    check_clients: Callable[[], None],
-    waiting: Waiting,
+    page: Page, launcher: Launcher, preparation_s: float, check_clients: Callable[[], None], waiting: Waiting
 ) -> None:
     """Wait until all clients are connected and prepared. Raises StepFailed if that takes too long."""
     patience_s = READY_TIMEOUT_S + READY_TIMEOUT_PER_ROLE_S * page.roles + PREPARATION_PATIENCE * preparation_s

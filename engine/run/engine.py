@@ -106,12 +106,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                 device = () if in_guests else manifest.config(cells[0].subject).device
                 conninfo = connections.get(cells[0].subject.build, "")
                 with (
-                    clearing.watching(
-                        [places[cell.id] for cell in cells],
-                        uid,
-                        conninfo,
-                        scheduler.values(tunables),
-                    ),
+                    clearing.watching([places[cell.id] for cell in cells], uid, conninfo, scheduler.values(tunables)),
                     scheduler.tuned(tunables),
                     block_device.tuned(device, run),
                 ):

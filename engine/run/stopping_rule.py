@@ -109,13 +109,8 @@ class StoppingRule:
                     if step.name in self._planned and step.ended_ns is not None:
                         one = (step.started_ns, step.ended_ns, step.planned_s)
                         spans.setdefault((cell.repeat, step.name), []).append(one)
-        took_s = (
-            sum(
-                max(end for _, end, _ in spans_of) - min(start for start, *_ in spans_of) for spans_of in spans.values()
-            )
-            / 1e9
-        )
-        active_s = sum(spans_of[0][2] for spans_of in spans.values())
+        took_s = sum(max(end for _, end, _ in rows) - min(start for start, *_ in rows) for rows in spans.values()) / 1e9
+        active_s = sum(rows[0][2] for rows in spans.values())
         spent_s = self._spent_s(attempts)
         left_s = 60 * manifest.minutes - spent_s if manifest.minutes else math.inf
         per_second = max(servers, took_s / active_s) if active_s else servers

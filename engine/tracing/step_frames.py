@@ -105,9 +105,7 @@ class ProbedStep:
             return {}
         clients = {pid for pid, role in roles.items() if role.startswith("client") or role == "observer"}
         folded = folding.fold(
-            frame.stacks,
-            lambda pid: roles.get(pid, "server"),
-            lambda pid: None if pid in clients else space,
+            frame.stacks, lambda pid: roles.get(pid, "server"), lambda pid: None if pid in clients else space
         )
         self.folded.setdefault(frame.probe, Counter()).update(folded)
         if frame.probe != "stacks" or space is None or not space.complete:

@@ -133,10 +133,7 @@ class ViewState:
 
 
 def role_lines(
-    roles: Mapping[int, RoleRow],
-    seconds: Sequence[RoleSecond],
-    stalls: Sequence[EventRow],
-    counted: str,
+    roles: Mapping[int, RoleRow], seconds: Sequence[RoleSecond], stalls: Sequence[EventRow], counted: str
 ) -> tuple[RoleLine, ...]:
     """Roles in one tick: progress of roles `counted` is the step's."""
     grouped: dict[str, list[RoleSecond]] = {}

@@ -140,14 +140,7 @@ def heading(shown: Sequence[HistoryColumn], columns: int, glyphs: Glyphs) -> Lin
 
 
 def row_line(
-    row: Row,
-    shown: Sequence[HistoryColumn],
-    columns: int,
-    year: int,
-    glyphs: Glyphs,
-    *,
-    at: bool,
-    picked: bool,
+    row: Row, shown: Sequence[HistoryColumn], columns: int, year: int, glyphs: Glyphs, *, at: bool, picked: bool
 ) -> Line:
     spans: list[Span] = [(">" if at else " ", "chosen"), ("*" if picked else " ", "strong")]
     for column, width in zip(shown, _widths(shown, columns), strict=True):

@@ -8,11 +8,7 @@ from engine.view.probe_series import quantile_us
 from tui.marks import Line, Span, line
 
 # The most telling histogram of each probe: its display name and its key. Buckets are powers of two of us.
-HISTOGRAMS = {
-    "runq": ("run queue", "runq_us"),
-    "sched": ("run queue", "runq_us"),
-    "planner": ("planning", "plan_us"),
-}
+HISTOGRAMS = {"runq": ("run queue", "runq_us"), "sched": ("run queue", "runq_us"), "planner": ("planning", "plan_us")}
 
 
 def rows(frames: Sequence[ProbeFrame], roles: Sequence[str]) -> list[Line]:

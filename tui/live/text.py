@@ -15,16 +15,7 @@ from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
 TREND = 0.005  # smaller changes of a ratio are shown as steady
-WARNINGS = (
-    "drift",
-    "gap",
-    "probe_gap",
-    "server_error",
-    "lock_wait",
-    "clock_step",
-    "suspended",
-    "server_stopped",
-)
+WARNINGS = ("drift", "gap", "probe_gap", "server_error", "lock_wait", "clock_step", "suspended", "server_stopped")
 # The role table: headings and their widths, 80 together. Service times in ms.
 COLUMNS = (
     ("role", 8), ("pid", 7), ("ops/s", 7), ("cpu%", 6), ("us/op", 7), ("runq%", 6), ("wait", 13),

@@ -155,9 +155,7 @@ class HelpScreen(PagesScreen):
     """The keys of a screen; on a second page the meaning of its figures."""
 
     DEFAULT_CSS = "HelpScreen > Vertical { width: 96%; max-width: 76; }"
-    BINDINGS: ClassVar[list[Binding]] = [
-        key("question_mark,tab", "turn", "keys or figures", "help.turn", shown="?"),
-    ]
+    BINDINGS: ClassVar[list[Binding]] = [key("question_mark,tab", "turn", "keys or figures", "help.turn", shown="?")]
 
     def __init__(self, of: Screen[object], text: str) -> None:
         self._sides = (("keys of this screen; ? again: the meaning of its figures", _key_lines(of)),

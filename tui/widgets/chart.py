@@ -31,12 +31,7 @@ class RateChart(Plain):
     DEFAULT_CSS = "RateChart { width: 1fr; height: 1fr; background: $background; }"
 
     def __init__(
-        self,
-        glyphs: Glyphs,
-        *,
-        id: str | None = None,
-        log: bool = False,
-        resized: Callable[[], None] = lambda: None,
+        self, glyphs: Glyphs, *, id: str | None = None, log: bool = False, resized: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(id=id)
         self.glyphs = glyphs

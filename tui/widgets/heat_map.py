@@ -16,10 +16,7 @@ def bands(columns: Sequence[Mapping[int | str, float] | None]) -> tuple[int, int
 
 
 def heat(
-    columns: Sequence[Mapping[int | str, float] | None],
-    rows: int,
-    special: Mapping[int, str],
-    glyphs: Glyphs,
+    columns: Sequence[Mapping[int | str, float] | None], rows: int, special: Mapping[int, str], glyphs: Glyphs
 ) -> tuple[list[Line], dict[int, str]]:
     """Rows, longest times first, and the lowest time by row; even one operation in a million is drawn, faintly."""
     least, greatest = bands(columns)

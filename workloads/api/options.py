@@ -138,8 +138,7 @@ Clients = Annotated[
     about("Clients, each with its own table.", brief="Clients; pgbench: a step for each number.", metavar="N"),
 ]
 Steps = Annotated[
-    tuple[str, ...],
-    about("Run only these steps, e.g. l.i0,l.x,l.i1.", brief="Run only these steps.", metavar="STEP,…"),
+    tuple[str, ...], about("Run only these steps, e.g. l.i0,l.x,l.i1.", brief="Run only these steps.", metavar="STEP,…")
 ]
 PresetName = Annotated[
     str | None,

@@ -36,19 +36,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     rows: Annotated[
         Rows | None,
-        about(
-            "Rows loaded per client, instead of a scale.",
-            metavar="N",
-            unset="the scale's",
-            excludes=["scale"],
-        ),
+        about("Rows loaded per client, instead of a scale.", metavar="N", unset="the scale's", excludes=["scale"]),
     ] = None
     rows_written: Annotated[
         Rows | None, about("Rows of l.i1 and l.i2 together, per client.", metavar="N", unset="the scale's")
     ] = None
     query_seconds: Annotated[
-        Count | None,
-        about("Nominal length of each query step.", metavar="S", unset="the scale's", unit="s"),
+        Count | None, about("Nominal length of each query step.", metavar="S", unset="the scale's", unit="s")
     ] = None
     steps: Steps = ()
     preset: PresetName = None

@@ -118,11 +118,7 @@ def block_rows(rows_per_statement: int) -> int:
 
 
 def insert_statements(
-    block: RowBlock,
-    rows_per_statement: int,
-    head: bytes,
-    *,
-    clock: Callable[[], float] = time.time,
+    block: RowBlock, rows_per_statement: int, head: bytes, *, clock: Callable[[], float] = time.time
 ) -> Statements:
     """Make a function that returns the next insert statement: `head`, the value tuples, a parenthesis.
 

@@ -12,18 +12,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.api.base import (
-    Launch,
-    Listing,
-    Maintenance,
-    Place,
-    Plan,
-    PrimaryMetric,
-    Record,
-    Role,
-    Step,
-    Workload,
-)
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.options import given, options_of
 from workloads.micro import hyperfine
 from workloads.micro.options import Options, recorded

@@ -12,18 +12,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.api.base import (
-    Launch,
-    Listing,
-    Maintenance,
-    Place,
-    Plan,
-    PrimaryMetric,
-    Record,
-    Role,
-    Step,
-    Workload,
-)
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.names import pick
 from workloads.api.options import given
 from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen

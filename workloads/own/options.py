@@ -69,8 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         about("How many statements of pg_stat_statements, those that took most time first.", metavar="N"),
     ] = 20
     params: Annotated[
-        str | None,
-        about("Rules for the values of $1, … of statements from pg_stat_statements.", metavar="FILE.sql"),
+        str | None, about("Rules for the values of $1, … of statements from pg_stat_statements.", metavar="FILE.sql")
     ] = None
     mix: Annotated[bool, about("One step with all statements, drawn by their weights, instead of one step each.")] = (
         False
@@ -91,8 +90,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = SECONDS
     clients: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_CLIENTS)],
-        about("Clients that execute the statements at once.", metavar="N"),
+        Annotated[int, Meta(ge=1, le=MAX_CLIENTS)], about("Clients that execute the statements at once.", metavar="N")
     ] = 1
     max_result: Annotated[
         Annotated[int, Meta(ge=1, le=1000)],

@@ -15,18 +15,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.api.base import (
-    Launch,
-    Listing,
-    Maintenance,
-    Place,
-    Plan,
-    PrimaryMetric,
-    Record,
-    Role,
-    Step,
-    Workload,
-)
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.options import given, options_of
 from workloads.own import observed, psql, scripts, statements, template
 from workloads.own.data import Data, of_dump, of_schema, user_path

@@ -82,11 +82,7 @@ def run_once(spec: PgbenchSpec, folder: Path, script: Script, check: Check) -> N
 
 
 def _call(
-    argv: list[str],
-    spec: PgbenchSpec,
-    folder: Path,
-    check: Check,
-    scripts: Sequence[Script] | None = None,
+    argv: list[str], spec: PgbenchSpec, folder: Path, check: Check, scripts: Sequence[Script] | None = None
 ) -> str:
     """Run a pgbench to its end; return its output. Raises Failed if it fails."""
     with PgbenchProcess(argv, folder, threads=0) as pgbench:

@@ -123,13 +123,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = "dtGvp"
     fillfactor: Annotated[
-        Annotated[int, Meta(ge=10, le=100)],
-        about("Fill factor of the tables.", metavar="PERCENT", rare=True),
+        Annotated[int, Meta(ge=10, le=100)], about("Fill factor of the tables.", metavar="PERCENT", rare=True)
     ] = 100
     unlogged: Annotated[bool, about("Make the tables unlogged.", rare=True)] = False
     pgbench_partitions: Annotated[
-        Annotated[int, Meta(ge=0, le=10_000)],
-        about("Partitions of the accounts, by range.", metavar="N", rare=True),
+        Annotated[int, Meta(ge=0, le=10_000)], about("Partitions of the accounts, by range.", metavar="N", rare=True)
     ] = 0
 
 
@@ -145,8 +143,7 @@ class ScriptOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = ()
     setup: Annotated[
-        str,
-        about("A script that is run once in step init, to create tables and data.", metavar="FILE", rare=True),
+        str, about("A script that is run once in step init, to create tables and data.", metavar="FILE", rare=True)
     ] = ""
 
 

@@ -21,18 +21,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.api.base import (
-    Launch,
-    Listing,
-    Maintenance,
-    Place,
-    Plan,
-    PrimaryMetric,
-    Record,
-    Role,
-    Step,
-    Workload,
-)
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.options import given, options_of
 from workloads.pgbench import command
 from workloads.pgbench.options import SHAPE, Options, ScriptOptions, check_scale, common, preset_parts, recorded

@@ -15,18 +15,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.api.base import (
-    Launch,
-    Listing,
-    Maintenance,
-    Place,
-    Plan,
-    PrimaryMetric,
-    Record,
-    Role,
-    Step,
-    Workload,
-)
+from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.options import given
 from workloads.pgbench import command
 from workloads.pgbench.scripts import Script, checked

@@ -14,17 +14,7 @@ from engine.analysis.checks import external_servers
 from engine.analysis.ratios.group_verdicts import StepGroup
 from engine.core.model import PAIRS, Subject
 from engine.results.comparison import Answer
-from engine.results.ratio import (
-    CHANGED,
-    CPU,
-    DELETE_PLAN,
-    LATENCIES,
-    MIN_PAIRS,
-    PRIMARY_METRICS,
-    TIME,
-    Ratio,
-    Verdict,
-)
+from engine.results.ratio import CHANGED, CPU, DELETE_PLAN, LATENCIES, MIN_PAIRS, PRIMARY_METRICS, TIME, Ratio, Verdict
 
 NAMED = 3  # steps listed with their figures; others are counted
 

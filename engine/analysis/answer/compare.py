@@ -21,11 +21,7 @@ from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, 
 from engine.results.section import Section
 
 
-def compare(
-    paths: Sequence[Path],
-    base: str | None = None,
-    level: float | None = None,
-) -> Comparison:
+def compare(paths: Sequence[Path], base: str | None = None, level: float | None = None) -> Comparison:
     """Compare all finished cells of the runs with the base's (default: the first run's).
 
     `base` is a build's label, a config's name, or a subject's name as the comparison prints it. `level` is that of

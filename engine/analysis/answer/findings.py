@@ -22,9 +22,7 @@ def findings(cells: ComparedCells, judged: Sequence[Ratio], spread: Sequence[Spr
     sentences += [
         text for run in cells.runs for text in missing_steps.sentences(missing_steps.recorded(run.manifest.workload))
     ]
-    rates = {
-        (spread_of.step, spread_of.subject): spread_of for spread_of in spread if spread_of.metric in PRIMARY_METRICS
-    }
+    rates = {(item.step, item.subject): item for item in spread if item.metric in PRIMARY_METRICS}
     for step in cells.steps:
         for subject, name in cells.names.items():
             of_rate = rates.get((step, name))
@@ -85,11 +83,9 @@ def clock_of(settings: Mapping[str, str]) -> str:
 def _left_alone(cells: ComparedCells) -> Iterable[str]:
     """Steps that have fewer pairs than others, because more would not have changed their verdicts."""
     for run in (run for run in cells.runs if run.manifest.adaptive):
-        base_cells = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
-        counts = {step: sum(step in cell.steps for cell in base_cells) for step in cells.steps}
-        if fewer := [
-            f"{step} ({count} of {len(base_cells)})" for step, count in counts.items() if 0 < count < len(base_cells)
-        ]:
+        ours = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
+        counts = {step: sum(step in cell.steps for cell in ours) for step in cells.steps}
+        if fewer := [f"{step} ({count} of {len(ours)})" for step, count in counts.items() if 0 < count < len(ours)]:
             yield f"left out of further pairs, since decided or withheld for good: {', '.join(fewer)}"
 
 

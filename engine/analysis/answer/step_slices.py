@@ -21,14 +21,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.rows import SliceRow
 from engine.results.ratio import RATE, TIME
 from engine.results.slice_ratio import ratio_of
-from engine.results.sliced_step import (
-    MachineSecond,
-    SlicedBlock,
-    SlicedCheck,
-    SlicedPair,
-    SlicedSide,
-    SlicedStep,
-)
+from engine.results.sliced_step import MachineSecond, SlicedBlock, SlicedCheck, SlicedPair, SlicedSide, SlicedStep
 from workloads.api.base import COUNTED_IN_ROWS
 
 
@@ -73,14 +66,7 @@ def _metric(pair: Pair, step: str) -> str:
 
 
 def _pair(
-    cells: ComparedCells,
-    subject: Subject,
-    pair: Pair,
-    step: str,
-    check: SelfCheck,
-    why: str,
-    *,
-    in_rows: bool,
+    cells: ComparedCells, subject: Subject, pair: Pair, step: str, check: SelfCheck, why: str, *, in_rows: bool
 ) -> SlicedPair:
     base, other = pair
     run = cells.run_of(base)

@@ -141,13 +141,9 @@ def work_reasons(base: StepResult, other: StepResult, repeat: int) -> list[str]:
         one, two = (amount[name] for amount in amounts)
         if abs(one - two) > UNEQUAL * max(one, two):
             texts.append(f"{name} {one:,.0f} vs {two:,.0f}")
-    per_query = [_rows_per_query(step) for step in (base, other)]
-    if (
-        per_query[0] is not None
-        and per_query[1] is not None
-        and abs(per_query[0] - per_query[1]) > 0.01 * max(per_query[0], per_query[1])
-    ):
-        texts.append(f"rows per query {per_query[0]:.2f} vs {per_query[1]:.2f}")
+    rates = [_rows_per_query(step) for step in (base, other)]
+    if rates[0] is not None and rates[1] is not None and abs(rates[0] - rates[1]) > 0.01 * max(rates[0], rates[1]):
+        texts.append(f"rows per query {rates[0]:.2f} vs {rates[1]:.2f}")
     return [f"unequal work in pair {repeat}: {text}" for text in texts]
 
 

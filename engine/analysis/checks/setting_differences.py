@@ -160,11 +160,7 @@ def differences(cells: ComparedCells) -> tuple[SettingDifference, ...]:
     ]
     compared += _of_devices(cells, tuple(settings_of), tuple(kinds))
     order = list(REASONS)
-    return tuple(
-        sorted(
-            compared, key=lambda difference: (not difference.matters, order.index(difference.reason), difference.name)
-        )
-    )
+    return tuple(sorted(compared, key=lambda one: (not one.matters, order.index(one.reason), one.name)))
 
 
 def _of_devices(cells: ComparedCells, subjects: Sequence[str], kinds: tuple[str, ...]) -> Iterable[SettingDifference]:

@@ -147,40 +147,28 @@ def series(
 
     `margin` is the smallest change to name, a fraction; `against_base` makes figures ratios to the run's base.
     """
-    unit = next((entry_metric.title for entry_metric in METRICS if entry_metric.name == metric), "")
+    unit = next((known.title for known in METRICS if known.name == metric), "")
     points: dict[tuple[str, str], list[TrendPoint]] = {}
     workloads: dict[tuple[str, str], str] = {}
     for run, entry in runs:
-        bases = {(series_of.series, series_of.step): series_of for series_of in entry.found if series_of.base}
-        for series_of in entry.found:
-            place = (series_of.series, series_of.step)
-            value = series_of.figures.get(metric)
+        bases = {(row.series, row.step): row for row in entry.found if row.base}
+        for row in entry.found:
+            place = (row.series, row.step)
+            value = row.figures.get(metric)
             of = bases[place].figures.get(metric) if place in bases else None
-            if step not in (None, series_of.step) or value is None or (against_base and (series_of.base or not of)):
+            if step not in (None, row.step) or value is None or (against_base and (row.base or not of)):
                 continue
             shown = value / of if against_base and of else value
             if against_base:
-                against = (f"{series_of.series}, against {bases[place].build}", series_of.step)
-            elif by == "date" and (series_of.base or series_of.place > 1):
-                against = (
-                    f"{series_of.series}, {'base' if series_of.base else f'build {series_of.place + 1} of the run'}",
-                    series_of.step,
-                )
+                against = (f"{row.series}, against {bases[place].build}", row.step)
+            elif by == "date" and (row.base or row.place > 1):
+                against = (f"{row.series}, {'base' if row.base else f'build {row.place + 1} of the run'}", row.step)
             else:
                 against = place
             points.setdefault(against, []).append(
-                TrendPoint(
-                    run,
-                    entry.created,
-                    series_of.build,
-                    series_of.version,
-                    series_of.cells,
-                    shown,
-                    series_of.revision,
-                    series_of.repository,
-                )
+                TrendPoint(run, entry.created, row.build, row.version, row.cells, shown, row.revision, row.repository)
             )
-            workloads[against] = series_of.workload
+            workloads[against] = row.workload
     by_place = _by_version if by == "version" else _by_date
     ordered = {place: tuple(sorted(points_of, key=by_place)) for place, points_of in sorted(points.items())}
     among = sum(len(points_of) >= FEWEST for points_of in ordered.values())

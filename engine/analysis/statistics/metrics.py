@@ -63,12 +63,7 @@ def step_figures(kind: str, totals: StepTotals, report: Report = NO_REPORT) -> d
         "max_s": max_op_s(totals),
         **_latencies(totals),
         **_timed(kind, totals, report.timing),
-        **figures.step_figures(
-            totals.probes,
-            list(totals.roles),
-            count,
-            totals.wall_seconds or totals.seconds,
-        ),
+        **figures.step_figures(totals.probes, list(totals.roles), count, totals.wall_seconds or totals.seconds),
         "delete_plan_us": _planning_us(totals, "delete"),
     }
 

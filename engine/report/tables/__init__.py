@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from engine.report.tables import (
-    counters,
-    performance,
-    published,
-    response_times,
-    statements,
-    time_parts,
-    transactions,
-)
+from engine.report.tables import counters, performance, published, response_times, statements, time_parts, transactions
 from engine.results.comparison import Comparison
 from engine.results.section import Row, Section, row
 

@@ -17,11 +17,9 @@ def executions(comparison: Comparison) -> Iterable[Section]:
     """One execution of each statement, as EXPLAIN or pg_stat_statements counted it: medians of cells."""
     rows: list[Row] = []
     for step in comparison.steps:
-        every = [execution for cell in comparison.cells if cell.step == step for execution in cell.executions]
-        for statement in dict.fromkeys(
-            execution.statement for execution in every if execution.execution_ms is not None
-        ):
-            for by in dict.fromkeys(execution.by for execution in every):
+        every = [run for cell in comparison.cells if cell.step == step for run in cell.executions]
+        for statement in dict.fromkeys(run.statement for run in every if run.execution_ms is not None):
+            for by in dict.fromkeys(run.by for run in every):
                 for name in comparison.names:
                     rows += _execution(comparison, name, step, statement, by)
     title = "One execution, its planning apart (of one: EXPLAIN, of all: pg_stat_statements)"
@@ -30,15 +28,8 @@ def executions(comparison: Comparison) -> Iterable[Section]:
 
 def _execution(comparison: Comparison, name: str, step: str, statement: str, by: str) -> Iterable[Row]:
     cells = comparison.of(name, step)
-    executed = [
-        execution
-        for cell in cells
-        for execution in cell.executions
-        if (execution.statement, execution.by) == (statement, by)
-    ]
+    executed = [run for cell in cells for run in cell.executions if (run.statement, run.by) == (statement, by)]
     if executed:
-        values = (
-            middle([v for execution in executed if (v := getattr(execution, figure)) is not None]) for figure in FIGURES
-        )
-        chosen = "/".join(sorted({execution.chosen for execution in executed if execution.chosen}))
+        values = (middle([v for run in executed if (v := getattr(run, figure)) is not None]) for figure in FIGURES)
+        chosen = "/".join(sorted({run.chosen for run in executed if run.chosen}))
         yield row(name, *values, chosen, COUNTED[by], step=statement, subject=name)
