@@ -200,7 +200,7 @@ def _fitting(
             "steps": steps,
             "rows": rows,
             "minutes": minutes,
-            "counters": "auto" if _has_pmu() else "off",
+            **({"counters": "auto"} if _has_pmu() else {}),
         }
 
     best = estimate(planfile.request(plan(FEWEST_ROWS, steps)), folder)["interleave"]  # with more rows it may be cells

@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import Any
 
 from engine.features.feature import Feature, MeasuredStep
+from workloads.api.options import checked, options_of
 
-__all__ = ["Feature", "MeasuredStep", "features", "with_options", "with_parts"]
+__all__ = ["Feature", "MeasuredStep", "chosen_options", "features", "with_options", "with_parts"]
 
 # Modules, with a FEATURE in each; PGBED_FEATURES adds to them.
 REGISTRY = ["engine.features.counters"]
@@ -22,6 +23,17 @@ REGISTRY = ["engine.features.counters"]
 def features() -> tuple[Feature, ...]:
     added = filter(None, os.environ.get("PGBED_FEATURES", "").split(","))
     return tuple(import_module(module).FEATURE for module in (*REGISTRY, *added))
+
+
+def chosen_options(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of features that differ from their defaults, by feature. Raises UnknownName or ValueError."""
+    chosen = {}
+    for feature in features():
+        names = {option.name for option in options_of(feature.options)}
+        options = checked(feature.options, {name: value for name, value in entries.items() if name in names})
+        if options != feature.options():
+            chosen[feature.name] = options
+    return chosen
 
 
 def with_options(values: Mapping[str, Any]) -> Iterator[tuple[Feature, Any]]:

@@ -11,8 +11,9 @@ from workloads.api.options import options_of
 
 def arguments(request: Request) -> tuple[str, ...]:
     words: list[str] = []
+    entries = request.entries()
     for option in request_options():
-        value = request.value(option)
+        value = entries.get(option.name, option.default)
         if value != option.default or option.name == "builds":
             words += option.arguments(value)
         if option.name == "workload" and request.options:

@@ -17,7 +17,7 @@ from engine.builds.label import is_external, name_of
 from engine.core.kernel import HOST, GuestDisk
 from engine.core.model import MOST_MINUTES, PAIRS, SLICE_MS
 from engine.core.route import LEAST_PORT, MOST_PORT
-from engine.features import features
+from engine.features import chosen_options, features
 from workloads import of_preset
 from workloads import workload as known_workload
 from workloads.api.options import (
@@ -29,7 +29,6 @@ from workloads.api.options import (
     SURENESS,
     WHERE,
     Option,
-    S,
     about,
     checked,
     given,
@@ -45,10 +44,7 @@ DEFAULT = "insert"
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a run. `options` holds the workload's options that differ from their defaults, by name.
-
-    `features` holds the options of each feature where they differ from their defaults.
-    """
+    """The request of a run. `options` and `features` hold what differs from defaults, the latter by feature."""
 
     builds: Annotated[
         tuple[str, ...],
@@ -366,33 +362,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         of_features = (given(options) for options in self.features.values())
         return {"builds": list(self.builds), **given(self), **ChainMap(*of_features), **self.options}
 
-    def value(self, option: Option) -> Any:
-        """The value of an option of `request_options`."""
-        values = ChainMap(*map(msgspec.structs.asdict, (self, *self.features.values())))
-        return values.get(option.name, option.default)
-
 
 def request_of(entries: Mapping[str, Any]) -> Request:
     """Make a request from its JSON form; other entries are workload options. Raises UnknownName or ValueError."""
-    request, known = _taken(Request, entries)
-    of_features = {}
-    for feature in features():
-        chosen, names = _taken(feature.options, entries)
-        known |= names
-        if chosen != feature.options():
-            of_features[feature.name] = chosen
+    names, known = ({option.name for option in options} for options in (options_of(Request), request_options()))
+    request = checked(Request, {name: value for name, value in entries.items() if name in names})
     options = {name: value for name, value in entries.items() if name not in known}
     workload, preset = entries.get("workload"), options.get("preset")
     if workload is None and isinstance(preset, str):
         workload = of_preset(preset)
     name, argument = workload_argument(workload or DEFAULT)
-    return msgspec.structs.replace(request, workload=name, options={**options, **argument}, features=of_features)
-
-
-def _taken(cls: type[S], entries: Mapping[str, Any]) -> tuple[S, set[str]]:
-    """An instance of a class of options, of those entries that it has; and the names of all that it has."""
-    names = {option.name for option in options_of(cls)}
-    return checked(cls, {name: value for name, value in entries.items() if name in names}), names
+    return msgspec.structs.replace(
+        request, workload=name, options={**options, **argument}, features=chosen_options(entries)
+    )
 
 
 def feature_options() -> tuple[Option, ...]:
