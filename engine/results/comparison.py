@@ -120,7 +120,7 @@ class Comparison:
     """All that a report, a screen or a script needs.
 
     `answer` has each subject except controls, `cells` one entry per cell and step, `folders` the folder of each run;
-    `pairs` is the largest number of pairs behind any ratio, `kernels` the releases under which the runs were made;
+    `kernels` are the releases under which the runs were made;
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
     metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
     is how clients connect. `sections` hold what else was found, by keys: `results` that differ (sentences only),
@@ -130,7 +130,6 @@ class Comparison:
     """
 
     base: str
-    runs: tuple[str, ...]
     margin: float
     subjects: tuple[ComparedSubject, ...]  # the base first
     steps: tuple[str, ...]
@@ -140,7 +139,6 @@ class Comparison:
     left_out: tuple[LeftOutCell, ...]
     findings: tuple[str, ...]
     folders: dict[str, str]
-    pairs: int
     kernels: tuple[str, ...]
     workload: WorkloadSummary
     builds: tuple[RunBuild, ...]
@@ -151,6 +149,15 @@ class Comparison:
     design: str = "cells"
     route: str = "the Unix socket"
     sections: tuple[Section, ...] = ()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(self.folders)
+
+    @cached_property
+    def pairs(self) -> int:
+        """The largest number of pairs behind any ratio."""
+        return max((ratio.pairs for ratio in self.ratios), default=0)
 
     @property
     def names(self) -> tuple[str, ...]:

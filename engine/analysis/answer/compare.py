@@ -49,7 +49,6 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
     different = statement_plans.result_differences(cells)
     comparison = Comparison(
         base=cells.names[cells.base],
-        runs=tuple(run.name for run in cells.runs),
         margin=cells.margin,
         subjects=tuple(ComparedSubject(name, **asdict(subject)) for subject, name in cells.names.items()),
         steps=cells.steps,
@@ -64,7 +63,6 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
             *statement_plans.planner_differences(cells),
         ),
         folders={run.name: str(run.path) for run in cells.runs},
-        pairs=max((ratio.pairs for ratio in ratios), default=0),
         kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
         workload=_workload(cells.runs[0]),
         builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
