@@ -174,7 +174,7 @@ def small_config() -> Callable[[Build], Config]:
 
 @pytest.fixture(scope="session")
 def account() -> Account:
-    """Who runs servers here."""
+    """The user who runs servers here."""
     return unprivileged()
 
 

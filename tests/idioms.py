@@ -1,4 +1,4 @@
-"""Which words of the product's text are not English that everyone reads, or have another word in the glossary.
+"""The words of the product's text that are not plain English, or have another word in the glossary.
 
     python -m tests.idioms
 
@@ -49,7 +49,7 @@ NAMES = re.compile(r"\{[^{}]*\}|`[^`]*`|^\"\w+\"$")  # within a text: what is pu
 
 
 def complaints(home: Path) -> Iterator[str]:
-    """What is found below a source tree, as lines."""
+    """Findings below a source tree, as lines."""
     for package in PACKAGES:
         for path in sorted((home / package).rglob("*")):
             if path.suffix == ".py" or path.suffix in TEXT:
@@ -65,7 +65,7 @@ def complaints(home: Path) -> Iterator[str]:
 
 
 def manual(home: Path) -> Iterator[str]:
-    """What is found in README and manual, as lines."""
+    """Findings in README and manual, as lines."""
     ignored = home / ".gitignore"  # which a source without Git lacks, as it lacks what is ignored
     generated = ignored.read_text("utf-8").split() if ignored.is_file() else []
     for path in (*home.glob("README.md"), *sorted((home / "docs").rglob("*.md"))):

@@ -1,4 +1,4 @@
-"""Which module of the product has no test file of its name: `tests/engine/core/test_text.py` for `engine/core/text.py`.
+"""The modules of the product without a test file: `tests/engine/core/test_text.py` for `engine/core/text.py`.
 
     python -m tests.mirror
 
@@ -16,7 +16,7 @@ PACKAGES = ("engine", "tui", "workloads", "probes")
 
 
 def complaints(home: Path) -> Iterator[str]:
-    """What is wrong below a source tree, as lines."""
+    """Complaints about a source tree, as lines."""
     named: dict[str, str] = tomllib.loads((home / "tests" / "mirror.toml").read_text())
     for module in modules(home):
         tests = named.pop(module, None)

@@ -1,4 +1,4 @@
-"""What the tests that call `bench` share."""
+"""Parts shared by tests that call `bench`."""
 
 from __future__ import annotations
 

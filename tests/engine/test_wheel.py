@@ -1,4 +1,4 @@
-"""What an installer gets: every module and every file that the code reads, working where there is no Nix."""
+"""The wheel of an installer: every module and every file that the code reads, working without Nix."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def commands(group: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tupl
 
 
 def _given(parameter: click.Parameter, folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What is tried of a parameter, and the words for it."""
+    """Values tried for a parameter, and the words for them."""
     option = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else None
     files = {name: name if name[0] == "/" else str(folder / name) for name in FILES}
     for what, value in {**TEXTS, **files}.items():

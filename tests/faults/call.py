@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended: `code` is negative where a signal ended it, SIGALRM for taking too long."""
+    """The end of a call: `code` is negative where a signal ended it, SIGALRM for taking too long."""
 
     arguments: tuple[str, ...]
     code: int
@@ -102,7 +102,7 @@ def _become(arguments: Sequence[str], folder: Path, out: int, err: int, stdout: 
 
 
 def faults(outcome: Outcome) -> Iterator[str]:
-    """What is wrong with how a call ended: nothing, where it holds."""
+    """The complaint about the end of a call: nothing, where it holds."""
     if outcome.code == -signal.SIGALRM:
         yield f"did not end within {TIME_S:.0f} s"
     elif "Traceback" in outcome.stderr:

@@ -166,7 +166,7 @@ def resumed(bench: Bench) -> Iterator[str]:
 
 
 def left_behind(bench: Bench, shared: set[str]) -> Iterator[str]:
-    """What a run that is over has left: processes, files, of the segments of shared memory `shared`; tracebacks."""
+    """Remains of a run that is over: processes, files, of the segments of shared memory `shared`; tracebacks."""
     yield from awaited(lambda: not bench.descendants(), "processes are left")
     for pattern in ("cells/*/data", "cells/*/socket"):
         yield from (f"{path} is left" for path in bench.run.glob(pattern))

@@ -150,7 +150,7 @@ def attempt(source: Path, damage: Damage, arguments: Sequence[str]) -> Iterator[
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """What is in a folder: paths, and what tells one state of a file from another."""
+    """Contents of a folder: paths, and what tells one state of a file from another."""
     found = {}
     for path in folder.rglob("*"):
         if path.is_symlink():

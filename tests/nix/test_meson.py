@@ -1,4 +1,4 @@
-"""How Meson compiles a server: what nix/postgres/meson.nix has the shell do. Needs Nix."""
+"""The compilation of a server by Meson: the shell of nix/postgres/meson.nix. Needs Nix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of nixpkgs of other ages: small sets in its shape, evaluated by Nix. Needs Nix."""
+"""Package sets from nixpkgs of other ages: small sets in its shape, evaluated by Nix. Needs Nix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measuring costs, by `bench` itself: a table of what is compared, on this machine as it is.
+"""The cost of measuring, by `bench` itself: a table of what is compared, on this machine as it is.
 
     python -m tests.perf.cost [--rows clients,slices] [--build 16.3-prebuilt] [--rounds 4] [BENCH OPTIONS]
 

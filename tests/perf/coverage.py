@@ -70,7 +70,7 @@ class Compared:
     before: frozenset[Judgement] = frozenset()
 
     def verdicts(self) -> list[Judgement]:
-        """Those of steps that are judged together."""
+        """Ratios of steps that are judged together."""
         family = shares([p_values(step, MARGIN) for step in self.steps], self.levels)
         return [
             judge(step, MARGIN, levels=levels_of(share, self.levels))
@@ -102,7 +102,7 @@ def cells(pairs: int, noise: float, drift: float, rng: Random, truth: float = 0.
 
 
 def judged(steps: Sequence[Sequence[LogRatio]], own: Sequence[LogRatio], cluster_sd: float, rng: Random) -> Compared:
-    """What the engine makes of the pairs of a comparison, in clusters that differ."""
+    """The engine's verdicts on the pairs of a comparison, in clusters that differ."""
     pairs = len(steps[0])
     clusters = cluster_sd * (rng.standard_normal((STEPS, pairs)) + rng.standard_normal(pairs))
     ratios = [
@@ -281,7 +281,7 @@ def in_family(steps: int, name: str, trials: int) -> Iterator[str]:
 
 
 def chance(share: float, count: int) -> float:
-    """By how much a share may be exceeded, in one of a hundred."""
+    """The excess of a share that one trial in a hundred may show."""
     return 2.33 * math.sqrt(share * (1 - share) / count)
 
 

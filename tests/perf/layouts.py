@@ -1,4 +1,4 @@
-"""How much of a ratio is where functions lie? Layouts of one build against each other, on this machine as it is.
+"""The part of a ratio that is the place of functions: layouts of one build against each other, on this machine.
 
     python -m tests.perf.layouts 17.11 [--comparisons 10] [--repeats 4] [BENCH OPTIONS]
 

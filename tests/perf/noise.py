@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Noise:
-    """Of a rate's log: `parts` wander with a time constant in s and an sd, `white` is the sd of a cell of the grid.
+    """Noise of a log rate: `parts` wander with a time constant in s and an sd, `white` is the sd of a cell of the grid.
 
     With `bursts`, for 0.5 to 20 s, every 20 s on average, a neighbour halves the rate.
     """
@@ -53,7 +53,7 @@ def log_rates(noise: Noise, shape: tuple[int, int], rng: Random) -> Floats:
 
 
 def in_burst(shape: tuple[int, int], rng: Random) -> npt.NDArray[np.bool_]:
-    """Where at least one burst is on; those that began up to 20 s before the start are still felt."""
+    """Times with at least one burst; those that began up to 20 s before the start are still felt."""
     series, length = shape
     before = round(20 / GRID_S)
     rows = np.repeat(np.arange(series), rng.poisson((length + before) / before, series))
@@ -78,7 +78,7 @@ def schedules(slice_ms: float, seconds: float) -> tuple[Floats, npt.NDArray[np.i
 
 
 def sliced(noise: Noise, slice_ms: float, seconds: float, series: int, rng: Random) -> list[tuple[Slices, Slices]]:
-    """So many stretches of slices of two servers (base, other) that do not differ, and feel the same noise."""
+    """Stretches of slices of two servers (base, other) that do not differ, and feel the same noise."""
     bounds, turns = (drawn[rng.permutation(np.arange(series) % SCHEDULES)] for drawn in schedules(slice_ms, seconds))
     rates = np.exp(log_rates(noise, (series, math.ceil(bounds[:, -1].max() / GRID_S) + 1), rng))
     done = np.zeros((series, rates.shape[1] + 1))

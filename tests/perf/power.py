@@ -1,4 +1,4 @@
-"""How small a difference does a comparison see, and is it silent where there is none? Equal servers, side by side.
+"""The smallest difference that a comparison sees, and its silence without one. Equal servers, side by side.
 
     python -m tests.perf.power --out FOLDER [--build 18.6] [--comparisons 20] [BENCH OPTIONS]
 
@@ -209,7 +209,7 @@ def group(step: str) -> str:
 
 
 def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, StepRatios]:
-    """So many pairs of all runs, with the steps that all have; a pair's steps stay together."""
+    """A number of pairs of all runs, with the steps that all have; a pair's steps stay together."""
     places = chance.sample([(run, place) for run in runs for place in range(PAIRS)], count)
     return {
         step: StepRatios(
@@ -222,7 +222,7 @@ def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, St
 
 
 def estimates_of(steps: Steps) -> dict[str, Estimate]:
-    """What a comparison of these pairs would judge."""
+    """The verdicts of a comparison of these pairs."""
     inflation = self_check([ratio for each in steps.values() for ratio in each.own]).inflation
     found = by_kind(
         [SHAPES[step].query or SHAPES[step].kind for step in steps], [each.ratios for each in steps.values()], inflation
@@ -231,7 +231,7 @@ def estimates_of(steps: Steps) -> dict[str, Estimate]:
 
 
 def planted(estimates: Mapping[str, Estimate], step: str, size: float, levels: Levels) -> list[tuple[bool, float]]:
-    """For either direction: whether the difference is certain, and how likely that was by the engine's prediction."""
+    """Certainty of the difference in either direction, and its predicted likelihood."""
     found = []
     for log in (math.log1p(size), -math.log1p(size)):
         own = replace(estimates[step], mean=estimates[step].mean + log)
@@ -243,7 +243,7 @@ def planted(estimates: Mapping[str, Estimate], step: str, size: float, levels: L
 
 
 def likely(own: Estimate, log: float, level: float) -> float:
-    """How often a difference of this log is certain with this scatter: see `statistics.smallest_visible_effect`."""
+    """The frequency with which a difference of this log is certain: see `statistics.smallest_visible_effect`."""
     error = own.sd / math.sqrt(own.pairs)
     return float(special.stdtr(own.degrees, log / error - t_quantile(1 - level, own.degrees)))
 

@@ -1,4 +1,4 @@
-"""What the probes' tests share: a compiler, and for those that need the kernel, root and the tracing file system."""
+"""Parts shared by the probes' tests: a compiler, and for the kernel, root and the tracing file system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What foreign programs and files may cost and print: time, output, processes, control characters."""
+"""Limits of foreign programs and files: time, output, processes, control characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What probes counted, added up over a step and made into figures."""
+"""Counts of probes, added up over a step and made into figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From samples of a real server to the page that shows them."""
+"""The page that shows samples of a real server."""
 
 from __future__ import annotations
 

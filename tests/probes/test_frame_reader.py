@@ -217,7 +217,7 @@ def test_a_burst_that_lost_its_list_of_processes_forgets_nobody() -> None:
 
 
 def test_a_tick_that_bpftrace_came_to_late_is_a_longer_frame() -> None:
-    """What it prints is as of then: a thread that slept at the tick slept on, or has run since."""
+    """Output as of then: a thread that slept at the tick slept on, or has run since."""
 
     def at(tick: float, printed: float, n: int) -> str:
         text = burst(tick, {"@group": {"5": 1}, "@n": {"5": n}})

@@ -1,4 +1,4 @@
-"""What the privileged helper refuses: everything but its own scripts over a running server's own binary."""
+"""Refusals of the privileged helper: everything but its own scripts over a running server's own binary."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def run_helper(command: Helper, arguments: list[str], environment: dict[str, str
 
 
 def test_bpftrace_gets_a_path_that_no_caller_can_redirect(arguments: dict[str, str], safe_folder: Path) -> None:
-    """Else it could be made to attach in another program than the one in which it found a function's place."""
+    """Another program could be attached to than the one in which the helper found a function's place."""
     folder = safe_folder / "bin"
     folder.mkdir()
     show = 'for last; do :; done; cat "$last"; stat -c "%d:%i" /dev/shm/postgres; stat -c "%U %a" /dev/shm'

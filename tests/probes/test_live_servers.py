@@ -230,7 +230,7 @@ def test_another_server_on_the_same_binary_counts_for_nothing(
 def test_endpoint_shows_dead_index_entries_until_clean_up(
     which_end: int, server: Servers, helpers: tuple[Helper, ...]
 ) -> None:
-    """From 14 on plain VACUUM may leave the dead entries of few pages where they are; up to 13 it never does."""
+    """Plain VACUUM may leave the dead entries of few pages where they are from 14 on; up to 13 it never does."""
     with (
         watched(server(which_end), "endpoint", command=helpers[-1], quiet=False) as running,
         client(server(which_end)) as connection,

@@ -45,7 +45,7 @@ def running(server: Callable[[int | str], Server]) -> Server:
 
 @pytest.fixture(scope="module")
 def watched(running: Server, helpers: tuple[Helper, ...]) -> Iterator[Watched]:
-    """What `offcpu` and `sched` have seen since this was asked last, up to now."""
+    """Counts of `offcpu` and `sched` since the last call."""
     target = Target(running.pid, running.build.bin / "postgres", running.build.major, clients=(os.getpid(),))
     with ExitStack() as stack:
         sessions = [

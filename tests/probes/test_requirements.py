@@ -116,7 +116,7 @@ def test_an_installed_helper_says_which_bpftrace_it_has(tmp_path: Path, monkeypa
 
 @pytest.mark.outside
 def test_a_capability_wrapper_is_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What setcap writes: version 2, with the effective bit; permitted and inheritable, low words first."""
+    """The attribute that setcap writes: version 2, with the effective bit; permitted, inheritable, low words first."""
     wrapper = tmp_path / "wrapper"
     wrapper.write_text("#!/bin/sh\nprintf '/x/bpftrace\\n0.27.1\\n'\n")
     wrapper.chmod(0o755)

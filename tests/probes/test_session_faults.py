@@ -1,4 +1,4 @@
-"""What becomes of a probe when something is killed, hangs, is starved, or has gone."""
+"""The fate of a probe when something is killed, hangs, is starved, or has gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a process hangs: the kernel's files as text, and real processes in known places."""
+"""The place where a process hangs: the kernel's files as text, and real processes in known places."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_tool_that_hangs_is_given_up_and_the_process_goes_on(tmp_path: Path, m
 
 @pytest.mark.outside
 def test_a_killed_tracer_leaves_its_process_running() -> None:
-    """What attaching leaves behind is a signal to stop; see ptrace(2)."""
+    """Attaching leaves a signal to stop; see ptrace(2)."""
     with child(SLEEP) as (pid, _):
         tracer = subprocess.Popen([sys.executable, "-c", ATTACH_AND_HOLD, str(pid)], stdout=subprocess.PIPE)
         assert tracer.stdout is not None and tracer.stdout.readline()

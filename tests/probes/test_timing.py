@@ -1,4 +1,4 @@
-"""When probes are attached that are not there all the time."""
+"""Times at which probes are attached that are not there all the time."""
 
 from __future__ import annotations
 

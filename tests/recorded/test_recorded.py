@@ -44,7 +44,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]
 
 
 def totals(run: Path) -> list[dict[str, Any]]:
-    """What each finished step came to, as it stands in the journal."""
+    """Results of each finished step, as the journal has them."""
     with closing(sqlite3.connect(f"file:{run / 'journal.db'}?mode=ro", uri=True)) as journal:
         rows = journal.execute("SELECT totals FROM step WHERE totals IS NOT NULL ORDER BY id").fetchall()
     return [json.loads(text) for (text,) in rows]

@@ -1,4 +1,4 @@
-"""What is looked at after harm: the screen in one line, and a run's files."""
+"""Observations after harm: the screen in one line, and a run's files."""
 
 from __future__ import annotations
 

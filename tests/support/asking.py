@@ -1,4 +1,4 @@
-"""What a screen asks of `bench`, answered by a process that has loaded it already."""
+"""Calls of `bench` by a screen, answered by a process that has loaded it already."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ own_interpreter = bench.run  # what a user has
 
 
 async def run(*arguments: str, console: Callable[[str], None] | None = None) -> tuple[int, str, str]:
-    """As `tui.bench.run`."""
+    """A stand-in for `tui.bench.run`."""
     environment = dict(os.environ)
     if not warm.suits(environment):
         return await own_interpreter(*arguments, console=console)

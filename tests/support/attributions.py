@@ -1,4 +1,4 @@
-"""What makes the difference in each step of a run of two builds, as a comparison finds it."""
+"""The attributions of each step of a run of two builds, as a comparison has them."""
 
 from __future__ import annotations
 

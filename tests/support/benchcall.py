@@ -88,7 +88,7 @@ class Bench:
             return reader.steps(attempt.id)
 
     def bound(self, step: str) -> list[int]:
-        """How many connections of a step were bound to one CPU, with their clients, by cell and role."""
+        """The number of connections of a step bound to one CPU, with their clients, by cell and role."""
         with JournalReader(self.run) as reader:
             totals = [row.totals for each in reader.attempts() for row in reader.steps(each.id) if row.name == step]
         return [role.paired for each in totals if each is not None for role in each.roles.values()]
@@ -138,7 +138,7 @@ class Bench:
         return found
 
     def ratios(self) -> list[dict[str, Any]]:
-        """Those of the comparison of the newest run."""
+        """The ratios of the comparison of the newest run."""
         return cast(list[dict[str, Any]], self.comparison()["ratios"])
 
     def undrifted_pairs(self, planned: int, step: str = "") -> int:
@@ -179,7 +179,7 @@ def processes_of(out: Path) -> Iterator[tuple[int, str]]:
 
 
 def stopped(out: Path) -> list[int]:
-    """Those processes below a folder that are stopped."""
+    """The stopped processes below a folder."""
     found = []
     for pid, _ in processes_of(out):
         with suppress(OSError):
@@ -200,7 +200,7 @@ def conductor_of(engine: int) -> list[int]:
 
 
 def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
-    """What `look` returns as soon as it is true; fails after some minutes, or as long as is given."""
+    """Return the value of `look` as soon as it is true; fail after some minutes, or as long as is given."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         found = look()

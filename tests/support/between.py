@@ -1,4 +1,4 @@
-"""What stands between a client and a server: a relay that listens on TCP, and may change what the server says."""
+"""A relay between a client and a server: it listens on TCP, and may change the server's messages."""
 
 from __future__ import annotations
 

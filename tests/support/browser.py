@@ -94,7 +94,7 @@ class Browser:
         return time.monotonic() - began
 
     def evaluate(self, script: str) -> Any:
-        """What an expression is on the page; waits for a promise."""
+        """The value of an expression on the page; waits for a promise."""
         found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")

@@ -16,7 +16,7 @@ COMPILED_HERE = tuple(sorted(one.name for one in _FOLDER.glob("*") if "prebuilt"
 
 
 def compiled_here() -> list[object]:
-    """Those labels as parameters of a test; without any, one that is skipped and says so."""
+    """Labels as parameters of a test; without any, one that is skipped with the reason."""
     return [*COMPILED_HERE] or [pytest.param("compiled", marks=pytest.mark.skip(reason=_NONE))]
 
 

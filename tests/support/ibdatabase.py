@@ -31,7 +31,7 @@ class Database:
         return self.run(sql)[0][0]
 
     def log_statements(self) -> None:
-        """Has the server log every statement that new connections to this database send."""
+        """Let the server log every statement that new connections to this database send."""
         self.run(f"ALTER DATABASE {self.name} SET log_statement = 'all'")
         self.run(f"ALTER DATABASE {self.name} SET log_min_duration_statement = -1")
         self._log_start = Path(self.server.log_path).stat().st_size

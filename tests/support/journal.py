@@ -118,7 +118,7 @@ def plan_run(
 
 
 def keep(_cell: Cell, _step: str, totals: StepTotals) -> StepTotals:
-    """No change."""
+    """A change that changes nothing."""
     return totals
 
 

@@ -1,4 +1,4 @@
-"""What Nix writes with `--log-format internal-json`, line by line."""
+"""Nix's output with `--log-format internal-json`, line by line."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def stand_in(folder: Path, delay_ms: float = 0) -> dict[str, str]:
 
 
 def left_there(folder: Path) -> list[str]:
-    """What is left on the other host: files in its folder, and processes that know of it."""
+    """Remains on the other host: files in its folder, and processes that know of it."""
     there = folder / "there"
     found = [str(path) for path in there.iterdir()]
     mark = f"TMPDIR={there}".encode()

@@ -104,7 +104,7 @@ def text_of(pilot: Pilot[Any]) -> str:
 
 
 def words(pilot: Pilot[Any]) -> str:
-    """What a box over the screen says, however it is folded."""
+    """The text of a box over the screen, however it is folded."""
     return " ".join(" ".join(row.split("│")[1] for row in text_of(pilot).splitlines() if row.count("│") > 1).split())
 
 
@@ -232,7 +232,7 @@ def show_compare(run: Path, script: Script = compared, **options: Any) -> str:
 
 
 def printed(*arguments: str) -> str:
-    """What the command prints to a terminal that knows UTF-8."""
+    """The output of the command on a terminal that knows UTF-8."""
     return subprocess.run(
         [sys.executable, "-m", "engine", *arguments],
         env=os.environ | {"PYTHONUTF8": "1", "COLUMNS": "80", "PYTHONPATH": str(Path(__file__).parents[2])},

@@ -10,7 +10,7 @@ from engine.postgres.server import Server
 
 
 def segments_of(server: Server) -> set[Path]:
-    """What a server holds in shared memory: its System V segment, and the dynamic ones of all its processes."""
+    """A server's shared memory: its System V segment, and the dynamic ones of all its processes."""
     rows = [row.split() for row in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
     found = {Path("sysv", row[1]) for row in rows if row[4] == str(server.pid)}
     for pid in (server.pid, *children(server.pid)):

@@ -94,7 +94,7 @@ def make_tree(path: Path) -> Path:
 
 
 def make_meson_tree(path: Path) -> Path:
-    """As later versions may be: without configure."""
+    """A tree as later versions may be: without configure."""
     make_tree(path)
     for name in ("configure", "Makefile"):
         (path / name).unlink()

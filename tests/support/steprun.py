@@ -28,7 +28,7 @@ SETTLED = (State.DONE, State.FAILED, State.STOPPED)
 
 @dataclass
 class RoleResult:
-    """What a role's slot held at the end of the step."""
+    """The contents of a role's slot at the end of the step."""
 
     words: dict[Word, int]
     state: State

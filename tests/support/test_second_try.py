@@ -1,4 +1,4 @@
-"""Which tests are tried twice, with which fixtures, what is printed of it, and how many are too many."""
+"""Second tries: which tests have them, with which fixtures, their report, and how many are too many."""
 
 from __future__ import annotations
 

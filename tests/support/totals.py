@@ -103,7 +103,7 @@ def made_slices(
 
 
 def planned_as(kind: str) -> dict[str, Any]:
-    """What a step's plan says of its primary metric, in a journal."""
+    """The primary metric in a step's plan, in a journal."""
     return {"primary_metric": asdict(PRIMARY_METRICS[kind])} if kind in PRIMARY_METRICS else {}
 
 

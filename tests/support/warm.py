@@ -94,7 +94,7 @@ def bench(command: Sequence[str], environment: dict[str, str]) -> tuple[Process,
 
 
 def run(command: Sequence[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run` with pipes for what such a command says."""
+    """A call like `subprocess.run` with pipes for the command's output."""
     process, *pipes = bench(command, environment)
     heard = dict.fromkeys(pipes, b"")
     waiting, end_s = set(pipes), time.monotonic() + timeout_s
@@ -221,7 +221,7 @@ def load() -> None:
 
 
 class Forking(subprocess.Popen[bytes]):
-    """As Popen; but an engine, or a launcher, is this process forked, in which it is loaded already."""
+    """A Popen; but an engine, or a launcher, is this process forked, in which it is loaded already."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class Forking(subprocess.Popen[bytes]):
 
 
 def name_process(words: Sequence[str]) -> None:
-    """Has the kernel show these words as the process's command line, in place of those of the one that forked first."""
+    """Show these words as the process's command line, in place of those of the one that forked first."""
     after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = (int(after_name[place]) for place in (45, 46))
     shown = "\0".join(words).encode()[: end - begin - 1]
@@ -287,7 +287,7 @@ def become(module: str, words: Sequence[str], environment: dict[str, str], folde
 
 
 def main() -> None:
-    """What `_forker` starts. A child ends without undoing all that was loaded, which takes as long as a command."""
+    """The child that `_forker` starts. It ends without undoing what was loaded, which takes as long as a command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal's, which is for the tests
     load()
     request = serve(socket.socket(fileno=int(sys.argv[1])))

@@ -25,6 +25,6 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What screens ask is answered without the start of an interpreter; a module that has its own `asked` pays that."""
+    """Calls by screens start no interpreter; a module that has its own `asked` pays that."""
     warm.ready()  # an application that waits for it shows nothing meanwhile
     monkeypatch.setattr(bench, "run", asking.run)

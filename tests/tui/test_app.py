@@ -1,4 +1,4 @@
-"""What holds on every screen: opening the others, help, palette, theme, copy, stopping, leaving."""
+"""Properties of every screen: opening the others, help, palette, theme, copy, stopping, leaving."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_without_colour_the_theme_has_none(recording: Path, monkeypatch: pytest.
 
 
 def test_no_state_is_its_colour_alone() -> None:
-    """In every theme what must be seen differs from plain text by more than colour; the words come with glyphs."""
+    """Marks differ from plain text by more than colour in every theme; the words come with glyphs."""
     for theme in (STYLES[theme.name] for theme in THEMES):
         for mark in ("stall", "error", "title", "cursor"):
             style = theme[mark]

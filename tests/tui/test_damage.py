@@ -1,4 +1,4 @@
-"""What is wrong with a run is one line on the screen: nothing of it brings the interface down, nor touches the run."""
+"""Damage of a run is one line on the screen: nothing of it brings the interface down, nor touches the run."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def harmless(pilot: Pilot[Any]) -> str:
-    """What is on the screen, none of which moves a cursor, turns text round or rings a bell."""
+    """Hostile text on the screen moves no cursor, turns no text round and rings no bell."""
     assert isinstance(pilot.app, Bench)
     shown = pilot.app.screen_text()
     assert all(row.isprintable() for row in shown.splitlines()), repr(shown)

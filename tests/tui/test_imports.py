@@ -1,4 +1,4 @@
-"""What is loaded by whom: who only watches pays neither for statistics nor for drivers, nor for other screens."""
+"""Imports: who only watches pays neither for statistics nor for drivers, nor for other screens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def loaded_by(statements: str, tmp_path: Path) -> set[str]:
 
 
 def screens_of(modules: set[str]) -> set[str]:
-    """Which of the five screens are among modules."""
+    """The screens, of five, that are among modules."""
     return {mode for mode in MODES if f"tui.{mode}.screen" in modules}
 
 

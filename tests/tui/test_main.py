@@ -1,4 +1,4 @@
-"""How the interface starts: behind a run that is measured, and otherwise as quickly as it can."""
+"""The start of the interface: behind a run that is measured, and otherwise as quickly as it can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mouse does: the keys of the last row, lists and rows can be clicked, and turn with the wheel."""
+"""The mouse: the keys of the last row, lists and rows can be clicked, and turn with the wheel."""
 
 from __future__ import annotations
 

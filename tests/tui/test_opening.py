@@ -1,4 +1,4 @@
-"""What a terminal gets that says nothing of a run."""
+"""The output to a terminal without a run."""
 
 from __future__ import annotations
 

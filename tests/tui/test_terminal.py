@@ -68,7 +68,7 @@ class Tmux:
         self.tell("send-keys", *keys)
 
     def screen(self) -> str:
-        """What is seen."""
+        """The text that is seen."""
         return self.tell("capture-pane", "-p")
 
     def until(self, *words: str, patience_s: float = 90.0) -> str:

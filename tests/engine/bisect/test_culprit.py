@@ -1,4 +1,4 @@
-"""What a search found, as it is told."""
+"""The report of a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which step the bad end of a search is slower, by runs with known results."""
+"""The step in which the bad end of a search is slower, by runs with known results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pgbench drives the servers: the newest that is there."""
+"""The pgbench that drives the servers: the newest available."""
 
 from __future__ import annotations
 

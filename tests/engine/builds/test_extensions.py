@@ -33,7 +33,7 @@ LITTLE = ("--pgbench-scale", "1", "--clients", "1", "--seconds", "1", "--repeats
 
 @pytest.fixture(autouse=True)
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the wrapper names it over hostpkgs."""
+    """The folder as the wrapper names it over hostpkgs."""
     file = tmp_path / "extensions.json"
     file.write_text(json.dumps({"names": ["pgvector"], "sources": [], "drv": "/nix/store/none.drv"}))
     monkeypatch.setenv("PGBED_EXTENSIONS", str(file))

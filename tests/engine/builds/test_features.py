@@ -1,4 +1,4 @@
-"""What builds lack that steps need: by version, by how they were compiled, and programs that are missing."""
+"""Features that steps need and builds lack: by version, by how they were compiled, and missing programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--pg` names, taken apart."""
+"""Labels of `--pg`, taken apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Nix reports as internal-json, read: what it does, what a builder printed, and why it failed."""
+"""Nix's internal-json, read: its activities, a builder's lines, and the reason for a failure."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ CATALOG = [
 
 @pytest.fixture(autouse=True)
 def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the wrapper sets things over hostpkgs, with a small catalog and no server at hand."""
+    """The environment of the wrapper over hostpkgs, with a small catalog and no server at hand."""
     file = tmp_path / "catalog.json"
     file.write_text(json.dumps(CATALOG))
     monkeypatch.setenv("PGBED_CATALOG", str(file))
@@ -237,7 +237,7 @@ def test_unavailable_builds_are_refused_before_any_fetch(servers: Path, tmp_path
 
 @pytest.fixture
 def prefix(new_folder: Callable[[], Path]) -> Path:
-    """Where an install can be put that the servers' user may enter."""
+    """A place for an install that the servers' user may enter."""
     return new_folder() / "mine"
 
 

@@ -1,4 +1,4 @@
-"""What is asked of git runs no program, whatever the configuration names, and finds what there is."""
+"""Calls of git run no program, whatever the configuration names, and see the repository."""
 
 from __future__ import annotations
 

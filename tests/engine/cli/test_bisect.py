@@ -110,7 +110,7 @@ def searching(folder: Path, spins: Sequence[int | None]) -> tuple[list[str], Ben
 
 
 def state_of(folder: Path) -> dict[str, Any]:
-    """What a search has written of itself; nothing before it has."""
+    """The output of a search so far; nothing before it has any."""
     for file in folder.glob("runs/*/bisect.json"):
         return dict(json.loads(file.read_text()))
     return {}

@@ -18,7 +18,7 @@ Complete = Callable[..., list[str]]
 
 @pytest.fixture
 def complete(tmp_path: Path) -> Complete:
-    """What bash completes at the end of a command line that is given as words, the last of which is not finished."""
+    """Completions of bash at the end of a command line, given as words, the last of which is not finished."""
     bash = shutil.which("bash")
     if bash is None:
         pytest.fail("no bash on PATH", pytrace=False)

@@ -1,4 +1,4 @@
-"""What there is to choose from, as a person in 80 columns reads it."""
+"""Lists of choices, as a person in 80 columns reads them."""
 
 from __future__ import annotations
 

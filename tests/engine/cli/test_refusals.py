@@ -1,4 +1,4 @@
-"""What a run cannot be: one line that says what, where and what to do; exit code 2; nothing is built or written.
+"""Refusals of a run: one line that names what, where and the remedy; exit code 2; nothing is built or written.
 
 A row is a command line and a part of the line with which it is refused. PG is a build, OLD an older one; a row without
 --pg has PG.

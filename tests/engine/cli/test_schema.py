@@ -26,7 +26,7 @@ TYPES = {
 
 
 def faults(value: Any, schema: dict[str, Any], whole: dict[str, Any], place: str = "$") -> Iterable[str]:
-    """Where a value is not as its schema says: the keywords that are printed, and no others."""
+    """Values that are not as their schema says: by the keywords that are printed, and no others."""
     if "$ref" in schema:
         yield from faults(value, whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, place)
         return

@@ -1,4 +1,4 @@
-"""What `bench --version` says: of a wrapper's, of one that an installer has put there, and of a source tree."""
+"""The text of `bench --version`: of a wrapper's, of an installer's, and of a source tree's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said while Nix measures blocks, and what becomes of those that nobody takes; only Nix is made up."""
+"""Messages while Nix measures blocks, and the fate of refused ones; only Nix is made up."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def measures(account: str) -> bool:
 
 @dataclass(frozen=True)
 class Farm:
-    """How `bench farm` is called: with these builders, in this environment."""
+    """Calls of `bench farm`: with these builders, in this environment."""
 
     folder: Path
     spec: str

@@ -1,4 +1,4 @@
-"""From labels and paths to kernels: what a folder must hold, what is refused, what is recorded of a configuration."""
+"""Kernels of labels and paths: the contents of a folder, refusals, and the record of a configuration."""
 
 from __future__ import annotations
 

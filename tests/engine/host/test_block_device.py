@@ -1,4 +1,4 @@
-"""What a config sets of the block device under a cluster: read strictly, and restored whoever ends."""
+"""Block device settings of a config: read strictly, and restored whoever ends."""
 
 from __future__ import annotations
 

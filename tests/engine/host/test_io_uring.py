@@ -1,4 +1,4 @@
-"""Whether a server may use io_uring, as this kernel says it, and as other kernels would."""
+"""Permission of a server to use io_uring, by this kernel, and by other kernels."""
 
 from __future__ import annotations
 

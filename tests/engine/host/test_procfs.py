@@ -1,4 +1,4 @@
-"""What the kernel counts: parsers on texts of several kernels, readers on real processes and real servers."""
+"""Counts of the kernel: parsers on texts of several kernels, readers on real processes and real servers."""
 
 from __future__ import annotations
 

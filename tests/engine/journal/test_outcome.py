@@ -1,4 +1,4 @@
-"""What of a plan is done: interleaved cells finish together, whole cells each by itself."""
+"""The finished part of a plan: interleaved cells finish together, whole cells each by itself."""
 
 from __future__ import annotations
 

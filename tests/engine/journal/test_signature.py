@@ -22,7 +22,7 @@ REFUSED = r"you did not begin this run here, or it has been changed; bench run -
 
 @pytest.fixture
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this test's key will be."""
+    """The place of this test's key."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "pgbed" / "key"
 

@@ -38,7 +38,7 @@ def host(tmp_path: Path) -> Iterator[JournalWriter]:
 
 
 def write_a_cell(journal: JournalWriter) -> int:
-    """What an engine writes of a cell."""
+    """The rows that an engine writes of a cell."""
     attempt = journal.begin_attempt(CELL, 100, {})
     journal.update_origin(attempt, {"environment": {"kernel": {"release": "6.1.170"}}})
     journal.add_settings(attempt, [("work_mem", "4MB", "default")])

@@ -1,4 +1,4 @@
-"""What ticks tell of the clocks: one that is set, and a machine that was suspended."""
+"""Clocks by their ticks: one that is set, and a machine that was suspended."""
 
 from engine.core.clock import Anchor
 from engine.observe.clock_jumps import clock_events

@@ -1,4 +1,4 @@
-"""What is kept of the moment in which a stall began, in real runs."""
+"""Records of the moment in which a stall began, in real runs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def lasting(bench: Bench, step: StepRow, role: str) -> list[EventRow]:
 
 
 def logged(bench: Bench) -> list[dict[str, Any]]:
-    """What the server's log said of waits for locks."""
+    """Lock waits in the server's log."""
     with JournalReader(bench.run) as reader:
         return [event.data for event in reader.events(kinds=("lock_wait",))]
 
 
 def ended(bench: Bench, event: int) -> dict[str, Any]:
-    """What stands in a stall's record when it is over."""
+    """The record of a stall when it is over."""
 
     def data() -> dict[str, Any] | None:
         with JournalReader(bench.run) as reader:

@@ -142,7 +142,7 @@ def test_three_seconds_in_any_kind_of_step_are_three_to_four(kind: Kind, at_s: f
     st.floats(0.0, 1.0),
 )
 def test_three_blocked_seconds_make_a_stall_of_three_to_four(kind: Kind, at_s: float, phase: float) -> None:
-    """As of an index build: it may be the first statement of the step, and the only one."""
+    """A stall of an index build: it may be the first statement of the step, and the only one."""
     (stall,) = planted(kind, at_s, 3.0, phase, blocked=True)
     assert 3.0 <= stall.duration_s <= 4.0
     assert planted(kind, at_s, kind.statement_s, phase) == [], "without the block nothing is out of the ordinary"

@@ -1,4 +1,4 @@
-"""When the engine looks at what connections wait for, and what it makes of it, on a real server."""
+"""Samples of the waits of connections, and their counts, on a real server."""
 
 from __future__ import annotations
 

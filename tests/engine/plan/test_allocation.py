@@ -1,4 +1,4 @@
-"""How the time left of an adaptive run is divided among its open steps, in numbers that can be worked out by hand."""
+"""The division of the time left of an adaptive run among its open steps, in numbers to be worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes turns where it is left to the plan: slices where they can be, else cells, and why."""
+"""The choice of interleaving that is left to the plan: slices where they can be, else cells, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers side by side are refused for, where no command line comes to it."""
+"""Refusals of servers side by side, where no command line leads to them."""
 
 import msgspec
 import pytest

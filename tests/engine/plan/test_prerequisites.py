@@ -1,4 +1,4 @@
-"""What a plan needs of the machine is there, or the plan is refused in one line, before any server is fetched."""
+"""Requirements of a plan on the machine: present, or refused in one line before any server is fetched."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_what_is_asked_for_is_on_top_of_a_preset() -> None:
 
 
 def test_planning_of_deletes_is_measured_in_whole_cells() -> None:
-    """In slices the analyze of one server, in those of the other, would withhold all its verdicts."""
+    """The analyze of one server in the other's slices would withhold all its verdicts."""
     entries = {"preset": "planner-delete", "builds": ["16.3-prebuilt"]}
     assert planfile.request(entries).interleave == "cells"
     assert planfile.request(entries | {"interleave": "slices"}).interleave == "slices"
@@ -91,7 +91,7 @@ def test_builds_that_cannot_be_had_are_named_and_the_rest_is_run(here: Path) -> 
 
 @pytest.mark.slow
 def test_an_unfetchable_build_is_reported_and_the_rest_run(here: Path, tmp_path: Path) -> None:
-    """As 17.0 prebuilt where there is no Nix; one that was asked for by its name is no build to do without."""
+    """Prebuilt 17.0 where there is no Nix; a build asked for by name cannot be left out."""
     (here / "17.0" / "bin" / "postgres").unlink()
     for program in (here / "16.3" / "bin" / name for name in ("postgres", "initdb")):
         program.write_text("#!/bin/sh")

@@ -1,4 +1,4 @@
-"""What has changed since a run began is noticed before it is continued."""
+"""Changes since a run began are noticed before it is continued."""
 
 from __future__ import annotations
 

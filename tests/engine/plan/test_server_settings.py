@@ -42,7 +42,7 @@ def test_what_a_server_cannot_start_with_is_named(
 def test_configs_that_differ_on_some_builds_are_compared(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path
 ) -> None:
-    """As in the preset defaults-19: what a version's defaults do is compared with what differs by chance."""
+    """A version's defaults, as in the preset defaults-19, are compared with differences by chance."""
     (tmp_path / "later.toml").write_text("[from.18]\njit = 'off'\n")
     plan = (*SMALL, "--config", f"defaults,{tmp_path}/later.toml", "--pg")
     done = bench(*plan, f"{build(16).label},{build(18).label}")

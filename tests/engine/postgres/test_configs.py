@@ -89,7 +89,7 @@ def test_the_builtin_locale_config_has_the_settings_of_c8r32(build: Builds) -> N
 def test_every_major_version_at_hand_starts_under_a_named_config(
     servers: dict[str, Build], new_folder: Callable[[], Path]
 ) -> None:
-    """Without the reference's memory: shared_buffers is made small, and all else is as named."""
+    """Settings without the reference's memory: shared_buffers is small, and all else is as named."""
     one_of_each = {build.major: build for build in servers.values()}
     names = [spec.name for spec in catalog() if not spec.values.items() & NOT_EVERYWHERE]
     for ordinal, build in enumerate(one_of_each.values()):
@@ -144,7 +144,7 @@ def test_no_config_of_the_catalog_has_a_setting_that_is_left_out() -> None:
 
 
 def test_a_foreign_config_runs_without_outside_effects(build: Builds, tmp_path: Path) -> None:
-    """As Debian ships it, with archiving, replication and an application's own setting."""
+    """A config as Debian ships it, with archiving, replication and an application's own setting."""
     (tmp_path / "main.conf").write_text(
         "data_directory = '/var/lib/postgresql/16/main'\nssl = on\nssl_cert_file = '/etc/ssl/certs/snakeoil.pem'\n"
         "lc_time = 'de_DE.UTF-8'\ncluster_name = '16/main'\narchive_mode = on\n"

@@ -1,4 +1,4 @@
-"""What a run has made on servers that were running already, as its folder records it: nothing there is trusted."""
+"""Objects that a run made on external servers, as its folder records them: nothing there is trusted."""
 
 from __future__ import annotations
 

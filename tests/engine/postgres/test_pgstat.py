@@ -138,7 +138,7 @@ def test_each_version_gets_the_newest_question_that_is_not_newer(version: int) -
 
 
 class Recorded:
-    """What a server of 19 answered."""
+    """Answers of a server of 19."""
 
     version = 190000
 

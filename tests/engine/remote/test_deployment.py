@@ -1,4 +1,4 @@
-"""What clients on another host need is packed, whoever installed packages."""
+"""Packing of clients for another host, whoever installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the relay writes into the page here of what it is told of the page there."""
+"""Words that the relay writes into the page here, from messages on the page there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed: never markup, never an escape sequence, whoever wrote the text. Errors are one line."""
+"""Printed output: never markup, never an escape sequence, whoever wrote the text. Errors are one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a run while it is under way, second by second, from journals with known counts."""
+"""The report on a run under way, second by second, from journals with known counts."""
 
 from __future__ import annotations
 

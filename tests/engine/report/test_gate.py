@@ -137,7 +137,7 @@ REASON = "the server was ended by SIGKILL"
 
 
 def cases(file: Path) -> dict[tuple[str, str], str]:
-    """By build and step what became of it: the mark's tag, or `passed`."""
+    """Outcomes by build and step: the mark's tag, or `passed`."""
     found = {}
     for case in ElementTree.parse(file).getroot().iter("testcase"):
         marks = [mark.tag for mark in case if mark.tag != "system-out"]

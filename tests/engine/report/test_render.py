@@ -1,4 +1,4 @@
-"""What is printed: complete in 80 columns, readable without colour, the same in all formats."""
+"""Printed comparisons: complete in 80 columns, readable without colour, the same in all formats."""
 
 import csv
 import io
@@ -191,7 +191,7 @@ def test_a_comment_has_sentence_and_rates_and_folds_the_rest(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("sliced", [False, True])
 def test_figures_beside_a_ratio_have_it_as_their_quotient(tmp_path: Path, sliced: bool) -> None:
-    """Also where cells scatter so that the medians go the other way, and where the ratio is that of slices."""
+    """Ratios hold where cells scatter so that the medians go the other way, and in slices."""
     scatter = {("16.3", 1): 0.7, ("17.0", 1): 0.95, ("16.3", 2): 1.3, ("17.0", 3): 0.8}
 
     def scattered(cell: Cell, step: str, totals: StepTotals) -> StepTotals:

@@ -1,4 +1,4 @@
-"""Which stalls are one incident, and which of them tells most about it."""
+"""Stalls that are one incident, and the one of them that tells most about it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

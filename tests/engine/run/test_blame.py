@@ -1,4 +1,4 @@
-"""What a stall is put down to: a stopped backend, a lock and its holder."""
+"""Attributions of a stall: a stopped backend, a lock and its holder."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_stall_is_recorded_while_its_statement_runs(bench: Bench, label: str) 
 
 
 def test_a_lock_in_a_limited_sliced_step_is_a_stall(bench: Bench, label: str) -> None:
-    """With its holder as its cause, in all roles; the step goes on for long after it."""
+    """Every role's stall has the holder as its cause; the step goes on for long after it."""
     bench.detached("--pg", label, "--aa", "--repeats", "1", *LIMITED)
     step = await_warm(bench, "qp500")
     # Not in a burst a second, which is several seconds of the clock: then no rate shows whether a role works.

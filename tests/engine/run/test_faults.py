@@ -1,4 +1,4 @@
-"""What goes wrong in a run ends the cell, not the run, and loses nothing that was measured."""
+"""Failures in a run end the cell, not the run, and lose no measurement."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def states(bench: Bench) -> list[tuple[str, str]]:
 
 
 def open_files_of_the_gone(pid: int) -> list[str]:
-    """What a process holds open below /proc of others that are no more."""
+    """Entries below /proc that a process holds open of others that are gone."""
     found = []
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -343,7 +343,7 @@ def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], 
             return bool(list(bench.run.glob("cells/001-*/data/postmaster.pid")))
 
         def ended() -> bool:
-            """Not that the cell has failed: then the next one has begun, and would find no room either."""
+            """Await more than the cell's failure: the next one has begun by then, and would find no room either."""
             with hog.open("ab", buffering=0) as file, suppress(OSError):  # again what a checkpoint has set free
                 while running():
                     file.write(bytes(1 << 20))

@@ -37,7 +37,7 @@ def slices_of(bench: Bench, step: str) -> dict[tuple[int, str], list[SliceRow]]:
 
 
 def all_slices(bench: Bench, name: str = "") -> int:
-    """How many slices a step, or all, have in all attempts."""
+    """The number of slices of a step, or of all, in all attempts."""
     with JournalReader(bench.run) as reader:
         steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
         return sum(len(reader.slices(step.id)) for step in steps if name in ("", step.name))
@@ -119,7 +119,7 @@ def test_servers_of_a_pair_start_begin_to_write_and_rest_at_once(bench: Bench, p
 
 
 def written(bench: Bench) -> set[tuple[str, int, int]]:
-    """What the newest run's servers say that was written: step, rows inserted, rows deleted. Of all cells, one each."""
+    """Statistics of the newest run's servers: step, rows inserted, rows deleted, one for each cell."""
     found = set()
     for attempt in bench.attempts():
         with JournalReader(bench.run) as reader:

@@ -33,7 +33,7 @@ def test_pages_count_alike_for_single_and_combined_reads() -> None:
 
 
 def test_an_index_build_is_as_long_as_its_statements() -> None:
-    """Of a step by time not all statements need to be in the report."""
+    """A report of a step by time need not have all statements."""
     report = {"timing": {"times_s": [2.0, 3.0]}}
     index = Step("l.x", "index", {}, PrimaryMetric("index", "rows/s"), sliced="whole")
     assert timed(index, report) == {"seconds": 5.0}

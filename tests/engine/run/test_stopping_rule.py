@@ -46,7 +46,7 @@ def decisions(run: Path) -> list[dict[str, Any]]:
 
 
 def decided(run: Path, passed: int) -> int:
-    """How many repeats there are to be, by what is decided now."""
+    """The number of repeats that are planned, by the decisions so far."""
     with JournalWriter.open(run) as journal:
         ending = StoppingRule(run, read_manifest(run), journal)
         ending.decide(passed)

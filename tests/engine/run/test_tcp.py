@@ -27,7 +27,7 @@ FROM pg_hba_file_rules ORDER BY line_number
 def test_clients_over_tcp_use_a_password_that_is_never_written(
     bench: Bench, build: Callable[[int | str], Build]
 ) -> None:
-    """In slices: servers side by side have ports of their own. The older would keep an md5 hash of itself."""
+    """Ports of servers side by side in slices. The older one would keep an md5 hash of the password."""
     pair = f"{build(12).label},{build(16).label}"
     bench.detached("--pg", pair, "--tcp", "--set", "log_statement=all", "--set", "shared_buffers=32MB", *SLICES)
     step = bench.await_step("l.i1", patience_s=200)

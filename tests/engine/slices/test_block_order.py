@@ -17,7 +17,7 @@ SEEDS = st.builds(SliceSeed, st.integers(0, 2**63), st.integers(1, 50), st.sampl
 
 
 def first(count: int, builds: int, seed: SliceSeed = SEED, slice_ms: float = 50) -> list[Block]:
-    """So many blocks of so many builds."""
+    """A number of blocks of a number of builds."""
     return list(itertools.islice(blocks(BUILDS[:builds], seed, slice_ms), count))
 
 
@@ -123,7 +123,7 @@ def test_rounds_double_or_halve_for_slices_off_by_two() -> None:
 
 @given(st.integers(1, 1000), st.floats(0.01, 1000), st.floats(0, 2), st.integers(20, 250))
 def test_rounds_come_to_rest(rounds: int, round_ms: float, ragged_rounds: float, slice_ms: int) -> None:
-    """Where a round takes as long each time, and clients come apart by as many rounds."""
+    """Rounds that take as long each time, while clients come apart by as many rounds."""
 
     def following(rounds: int) -> int:
         return next_rounds(rounds, rounds * round_ms, min(1, ragged_rounds / rounds), slice_ms)

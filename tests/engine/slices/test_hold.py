@@ -34,7 +34,7 @@ def state(pid: int) -> str:
 
 
 def postmasters(bench: Bench) -> list[int]:
-    """Those of both cells, in the order of these."""
+    """The processes of both cells, in the order of these."""
     found = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
     return [int(path.read_text().splitlines()[0]) for path in found]
 
@@ -61,7 +61,7 @@ def begun(bench: Bench) -> list[str]:
 
 
 def totals(bench: Bench, step: str) -> list[StepTotals]:
-    """Those of a step, of both cells."""
+    """The processes of a step, of both cells."""
     with JournalReader(bench.run) as reader:
         found = [row.totals for each in reader.attempts() for row in reader.steps(each.id) if row.name == step]
     return [each for each in found if each is not None]

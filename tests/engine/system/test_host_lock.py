@@ -49,7 +49,7 @@ def users() -> Iterator[Sequence[int]]:
 
 
 def refused(uid: int | None = None) -> str:
-    """How a second run of a user is refused; empty where it is not."""
+    """The refusal of a second run of a user; empty without one."""
     script = "\n".join(HOLD.splitlines()[:-1]).replace('print("held", flush=True)', "pass")
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, user=uid, check=False

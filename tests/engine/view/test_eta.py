@@ -1,4 +1,4 @@
-"""When a run will end, by what its finished cells took."""
+"""The expected end of a run, by the times of its finished cells."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -26,7 +26,7 @@ OPS = (420.0, 400.0)  # of a slice: the other is 4.8% slower
 
 
 def noisy(block: int) -> tuple[float, float]:
-    """What the sides do in a block: each has its own ups and downs."""
+    """Work of the sides in a block: each has its own ups and downs."""
     return OPS[0] + 20 * math.sin(block), OPS[1] + 20 * math.cos(3 * block)
 
 
@@ -42,7 +42,7 @@ def known(view: ViewState) -> SoFar:
 
 
 def analysed(run: Path, steps: list[int], blocks: int, together: int = 1) -> LogRatio:
-    """What the analysis says of the first blocks, of so many together as if they were one."""
+    """The analysis of the first blocks, several of which count as one."""
 
     def part(rows: list[SliceRow], name: str) -> Any:
         return np.array([getattr(row, name) for row in rows[: 2 * blocks]]).reshape(-1, 2 * together)

@@ -1,4 +1,4 @@
-"""While a guest boots, the lines of its cell are its own: no phase and no time of a cell before it is shown."""
+"""Lines of a booting guest's cell are its own: no phase and no time of a cell before it is shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOOTED: dict[str, Any] = {
 
 
 def boots(journal: JournalWriter, cell: str, after: int, ago_s: int = 0) -> None:
-    """What the engine records before a guest is there."""
+    """Records of the engine before a guest is there."""
     journal.add_event(BOOT, time.monotonic_ns() - ago_s * SECOND_NS, {"cell": cell, "after": after})
     journal.commit()
 

@@ -236,7 +236,7 @@ def test_a_build_and_step_have_one_rate_wherever_it_is_shown(sliced_recording: P
 
 
 def test_neither_clock_nor_bar_goes_back(tmp_path: Path) -> None:
-    """No second is known of a server whose slice hangs; that a step has ended is known late."""
+    """A server whose slice hangs has no known second; the end of a step is recorded late."""
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         seen = []
 

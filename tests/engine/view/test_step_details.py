@@ -1,4 +1,4 @@
-"""What is read of a step where there is room: waits, from looks or one sample a second; figures of a server."""
+"""Details of a step that are read if there is room: waits, from samples; figures of a server."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_it_holds_what_the_journal_says(recording: Path) -> None:
 
 
 def rest(live: Growing, insert: int) -> None:
-    """What the end of the step leaves over: 7.5 ms."""
+    """The last fraction of the step: 7.5 ms."""
     live.hand.at_ns += 7_500_000
     counted = (insert // 50, insert, 0, 900, histogram.pack({histogram.index(900): 1}))
     live.journal.add_role_seconds([RoleSecond(live.roles["insert"], live.hand.at_ns, 7_500_000, *counted)])

@@ -1,4 +1,4 @@
-"""From Compare to the statements whose plans changed: both plans side by side."""
+"""The way from Compare to the statements whose plans changed: both plans side by side."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_a_running_run_is_compared_again_after_each_cell(recording: Path) -> Non
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """What is waited for before `bench` is asked."""
+    """The end of waiting before a call of `bench`."""
     allowed, ask = asyncio.Event(), bench.run
 
     async def run(*arguments: str, console: Any = None) -> tuple[int, str, str]:

@@ -1,4 +1,4 @@
-"""From a line of Compare to the slices of its step: each block's ratio over time, and what others did meanwhile."""
+"""The way from a line of Compare to the slices of its step: each block's ratio over time, and foreign load."""
 
 from __future__ import annotations
 

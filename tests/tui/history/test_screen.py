@@ -98,7 +98,7 @@ def test_a_filter_leaves_what_fits_and_an_empty_one_all(out: Path) -> None:
 
 
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the application is asked for, instead of being done."""
+    """Requests to the application, recorded instead of being done."""
     calls: list[tuple[Any, ...]] = []
     for name in ("replay", "look_at", "compare_runs"):
         monkeypatch.setattr(Bench, name, lambda _, *arguments, name=name: calls.append((name, *arguments)))

@@ -90,7 +90,7 @@ def test_a_kept_plan_is_read_by_bench_and_comes_back(tmp_path_factory: pytest.Te
 
 @given(PLANS)
 def test_its_command_line_says_the_same(plan: Request) -> None:
-    """As the command `bench run` understands it."""
+    """The plan as the command `bench run` understands it."""
     context = run.make_context("run", list(arguments(plan)))
     assert take(dict(context.params)) == plan
 

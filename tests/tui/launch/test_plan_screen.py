@@ -47,7 +47,7 @@ def word_of(arguments: Sequence[str]) -> str:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `bench` said once about a machine and a plan, so that the picture is the same everywhere."""
+    """Recorded answers of `bench` about a machine and a plan, so that the picture is the same everywhere."""
     counted = {"cell_count": 6, "cell_s": 97, "total_s": 583, "needed_bytes": 988_859_083, "free_bytes": 77_400_000_000,
                "noise": NOISE, "steps": ["l.i0", "l.x", "l.i1", "qr100"]}  # fmt: skip
     choices = json.loads((ANSWERS / "choices.json").read_text())

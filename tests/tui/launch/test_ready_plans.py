@@ -125,6 +125,6 @@ def test_times_and_amounts_are_typed_as_people_write_them(tmp_path: Path) -> Non
 
 
 def test_no_plan_is_changed_by_choosing_one_twice() -> None:
-    """What a ready plan sets is all that differs from a new one."""
+    """A ready plan differs from a new one in its own settings only."""
     quick = ready_plans.plans(OFFER)[0].made(Request(repeats=9, options={"rows": 5000}))
     assert quick == replace(Request(), minutes=10.0)

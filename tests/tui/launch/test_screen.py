@@ -237,7 +237,7 @@ def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: 
 
 
 def test_a_start_beside_another_run_says_so_before(out: Path, small: Path) -> None:
-    """Whether it is in this folder or not: the plan's own is in none when it is refused."""
+    """Its place in this folder does not matter: the plan's own is in none when it is refused."""
     plan = tomllib.loads(small.read_text()) | {"allow_concurrent": False}
     small.write_text(tomli_w.dumps(plan))
 
@@ -256,7 +256,7 @@ def test_a_start_beside_another_run_says_so_before(out: Path, small: Path) -> No
 
 
 def test_a_run_that_measures_in_this_folder_is_named(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it was not seen before the builds were prepared, and only `bench` itself refuses."""
+    """Refused by `bench` itself, where it was not seen before the builds were prepared."""
     small.write_text(tomli_w.dumps(tomllib.loads(small.read_text()) | {"allow_concurrent": False}))
     seen = [False]
     monkeypatch.setattr(runs, "is_held", lambda: seen[-1])

@@ -1,4 +1,4 @@
-"""What the Live screen says of the steps of a run with a time budget."""
+"""The steps of a run with a time budget on the Live screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the Live screen divides a terminal of any size."""
+"""The division of a terminal of any size by the Live screen."""
 
 from __future__ import annotations
 

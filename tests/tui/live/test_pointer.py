@@ -1,4 +1,4 @@
-"""What is pointed at on the Live screen, by keys and by the mouse: columns, parts, the ribbon, roles and the log."""
+"""The pointer of the Live screen, by keys and by the mouse: columns, parts, the ribbon, roles and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Live screen says in figures, where it is easily said wrong."""
+"""Figures of the Live screen that are easily wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the figures of probes are called."""
+"""The names of the figures of probes."""
 
 from __future__ import annotations
 

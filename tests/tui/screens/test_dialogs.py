@@ -1,4 +1,4 @@
-"""What lies over a screen: the line that is typed."""
+"""Dialogs over a screen: the line that is typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `?` says: the keys of a screen, and what its figures mean."""
+"""The help of `?`: the keys of a screen, and the meaning of its figures."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def minutes(of: int, at: int | None = None) -> Axis:
 
 
 def marks(strip: Strip, theme: str = "bench-mono") -> list[bool]:
-    """Of every cell, whether it is reversed."""
+    """Every cell's reversal."""
     assert STYLES[theme]["stall"].reverse
     return [bool(segment.style and segment.style.reverse) for segment in strip for _ in segment.text]
 

@@ -1,4 +1,4 @@
-"""What is drawn of columns: the least and the greatest of each, in every set of glyphs."""
+"""Drawings of columns: the least and the greatest of each, in every set of glyphs."""
 
 from __future__ import annotations
 

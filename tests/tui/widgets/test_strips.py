@@ -1,4 +1,4 @@
-"""What is drawn beside the rates: sizes of service times, waits, times and events on the axis, last minutes."""
+"""Strips beside the rates: sizes of service times, waits, times and events on the axis, last minutes."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
 
 
 def test_scattered_statements_lose_no_more_than_bursts() -> None:
-    """Of a mean of 20 ms, 20 a second; one that ended after its second took the rest of its time from the rate."""
+    """Twenty rounds a second of 20 ms each; one that ended after its second took the rest of its time from the rate."""
     source, took_ns = random.Random(1), {}
     lengths_ns = [int(source.lognormvariate(-4.7, 1.25) * SECOND_NS) for _ in range(10_000)]
     for even in (True, False):

@@ -75,7 +75,7 @@ def run_sliced(target: Database, step_name: str, generation: str, options: Optio
 
 
 def lost(step: InsertStep, generation: str) -> int:
-    """In g24a a stream gives up when the other has finished, and may leave what its queue held."""
+    """A stream gives up in g24a when the other has finished, and may leave what its queue held."""
     return 9 if generation == "g24a" and step.deletes else 0
 
 

@@ -68,7 +68,7 @@ INDEXES = {
 
 @pytest.mark.parametrize(("generation", "major"), [("g24b", 12), ("g24b", 16), ("g24b", 18), ("g24a", 16), ("g22", 16)])
 def test_every_step_does_its_rows(database: Databases, generation: str, major: int) -> None:
-    """Of query steps that differ in the rate of the writes only, one of each kind."""
+    """One step of each kind, of query steps that differ in the rate of the writes only."""
     target = database(major)
     clients = 2
     count = 0
@@ -255,7 +255,7 @@ def test_range_deletes_fall_short_where_keys_are_missing(database: Databases) ->
 
 def test_rows_depend_on_the_seed_only(database: Databases) -> None:
     def checksums(seed: int) -> list[str]:
-        """Of both clients' tables."""
+        """Tables of both clients."""
         target = database(16)
         for step in plan("g24b", 2, ["l.i1"]):
             run(target, step, "g24b", 2, seed=seed)

@@ -171,7 +171,7 @@ def test_non_default_options_differ_from_the_generations() -> None:
 
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_no_option_given_is_none_that_is_not_as_usual(name: str) -> None:
-    """Also where the generation has what no option can ask for: g22 deletes nothing."""
+    """Steps of a generation that no option can ask for: g22 deletes nothing."""
     usual = checked(Options, {"generation": name})
     assert usual.non_default() == ()
     assert usual.effective()["delete_form"] == generation(name).delete_form

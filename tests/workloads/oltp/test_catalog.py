@@ -1,4 +1,4 @@
-"""Which tests there are, and how they are chosen."""
+"""The tests of the catalog, and how they are chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clients send: each test's events, as a real server takes and answers them."""
+"""Messages of clients: each test's events, as a real server takes and answers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where statements of dumps end, and which of them no server is given."""
+"""Ends of the statements of dumps, and the statements that no server is given."""
 
 from __future__ import annotations
 

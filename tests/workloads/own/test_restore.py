@@ -1,4 +1,4 @@
-"""What pg_restore says: which of its errors lose something."""
+"""Messages of pg_restore: which of its errors lose something."""
 
 import pytest
 

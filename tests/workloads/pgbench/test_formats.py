@@ -1,4 +1,4 @@
-"""What pgbench writes, in the forms that its versions have: log lines, the summary, errors."""
+"""The output of pgbench, in the forms that its versions have: log lines, the summary, errors."""
 
 from __future__ import annotations
 

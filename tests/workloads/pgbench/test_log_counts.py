@@ -1,4 +1,4 @@
-"""From lines of pgbench's log to the page: what is counted, and what a log of some transactions says of all."""
+"""Counts of the page from lines of pgbench's log, whole or sampled."""
 
 from __future__ import annotations
 

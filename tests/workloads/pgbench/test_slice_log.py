@@ -1,4 +1,4 @@
-"""What pgbench's log says of each turn of its server: the full one, the sampled one, and what was cut by a stop."""
+"""Turns of a server in pgbench's log: the full one, the sampled one, and a log cut by a stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def opened(number: int) -> int:
 
 
 def take_turns(page: Page, count: int, *, last_open: bool = False) -> None:
-    """So many turns, one after the other; the last one may still last."""
+    """A number of turns, one after the other; the last one may still last."""
     for number in range(slice_times.begun(page), count):
         slice_times.begin(page, opened(number))
         if not last_open or number < count - 1:

@@ -99,7 +99,7 @@ def test_no_slower_reports_the_worst_end_of_the_interval(tmp_path: Path) -> None
 
 
 def test_answer_table_and_gate_show_one_interval(tmp_path: Path) -> None:
-    """That of what is slower or faster is wider than 95% as others are not: the bounds hold together."""
+    """Joint bounds are wider than 95% for slower or faster steps only."""
     comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, noise=0.005, repeats=5)])
     found = comparison.ratio("17.0", "l.i1", "rate_per_s")
     assert found is not None and found.bounds and found.low and found.high

@@ -1,4 +1,4 @@
-"""What a comparison does not depend on: the order of runs, the labels of builds, the unit and the origin of time."""
+"""Invariances of a comparison: the order of runs, the labels of builds, the unit and the origin of time."""
 
 from __future__ import annotations
 

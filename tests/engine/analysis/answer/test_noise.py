@@ -1,4 +1,4 @@
-"""How small an effect a plan can show: from the scatter of the last A/A run of this host, or said to be unknown."""
+"""The effect that a plan can show: from the scatter of the last A/A run of this host, or unknown."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ QUERY_S = dict.fromkeys(STEPS, 60.0)
 
 
 def test_slices_use_the_scatter_between_and_within_pairs(tmp_path: Path) -> None:
-    """Of any builds: a difference between them is no scatter."""
+    """Noise of any builds: a difference between them is not scatter."""
     effects = {("17.0", "qr100"): 0.9}
     make_run(tmp_path / "1-slices", repeats=4, environment=HERE, noise=0.004, blocks=60, effects=effects)
     make_run(tmp_path / "2-cells", aa=True, repeats=4, environment=HERE, noise=0.5)

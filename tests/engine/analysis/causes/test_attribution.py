@@ -1,4 +1,4 @@
-"""What makes an operation take longer, in made cells, and on real servers that are slowed down on purpose."""
+"""Causes of slower operations, in made cells, and on real servers that are slowed down on purpose."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def install(real: Build, folder: Path, library: Path, planted: str) -> Path:
 
 @contextmanager
 def trouble(bench: Bench) -> Iterator[None]:
-    """While a step of `locked` runs, somebody holds a lock on its table most of the time; beside `crowded` run hogs."""
+    """A session that locks the table of `locked` most of the time; run hogs beside `crowded`."""
     ended = threading.Event()
     hogs: list[subprocess.Popen[bytes]] = []
 
@@ -138,7 +138,7 @@ def of_qr100(path: Path, change: Change, **how: Any) -> tuple[Comparison, Attrib
 
 
 def test_waits_make_what_their_share_of_the_looks_says(tmp_path: Path) -> None:
-    """Of twice the time three tenths are for a lock and two for WAL: 0.6 and 0.4 of what is more."""
+    """Twice the time, three tenths for a lock and two for WAL: 0.6 and 0.4 of the difference."""
     waits = {"": 40, "Client:ClientRead": 10, "Lock:tuple": 30, "IO:WALSync": 15, "LWLock:WALWrite": 5}
     _, found = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
     assert found is not None and found.role == "query" and not found.reason
@@ -202,7 +202,7 @@ def test_a_scattered_share_does_not_count_as_explained(tmp_path: Path) -> None:
 def test_known_parts_come_before_scattered_ones(
     tmp_path: Path,
 ) -> None:
-    """Of what is more half is run queue, 0.2 CPU of the server, 0.1 of clients, about 0.1 lock waits, which scatter."""
+    """The difference is half run queue, 0.2 CPU of the server, 0.1 of clients, about 0.1 lock waits, which scatter."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         took_ns, waited = totals.seconds * 1e9, (2, 11, 5)[cell.repeat - 1]

@@ -1,4 +1,4 @@
-"""What of a slow-down is waiting for a CPU, in made runs and in one with hogs beside its second cell."""
+"""The part of a slow-down that is CPU wait, in made runs and in one with hogs beside its second cell."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_one_listed_function_or_interval_in_twenty_is_wrong() -> None:
 
 
 def test_half_a_percent_of_the_whole_in_one_function_is_named() -> None:
-    """In five pairs of half a minute: 0.5% more in a function of 1% of all samples, and in one of none before."""
+    """Five pairs of half a minute: 0.5% more in a function of 1% of all samples, and in a new one."""
     chance = np.random.default_rng(3)
     place = int(np.argmin(abs(RATES - 0.01)))
     hits = [named(estimates(simulated(chance, {place: 0.005}, per_window=700)))[0] for _ in range(20)]

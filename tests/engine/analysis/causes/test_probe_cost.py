@@ -1,4 +1,4 @@
-"""What probes cost: bare and probed cells in pairs, judged like two builds, kept for this host."""
+"""The cost of probes: bare and probed cells in pairs, judged like two builds, kept for this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which frames changed by more than chance: planted changes are found, equal sides are left alone."""
+"""Frames that changed by more than chance: planted changes are found, equal sides are left alone."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_a_glance_takes_for_a_change_is_chance() -> None:
 
 
 def test_a_frame_whose_cells_disagree_is_judged_by_them() -> None:
-    """As many samples more as a change would have, but all of one cell: a vacuum that came just then."""
+    """A burst of one cell with as many samples as a change: a vacuum that came just then."""
 
     def side(*counts: int) -> list[CellStacks]:
         return [CellStacks({"main;rest": 300, "main;vacuum": count}, 1000) for count in counts]

@@ -95,7 +95,7 @@ def test_the_table_has_a_row_per_number_and_draws_all_repeats(tmp_path: Path) ->
 
 
 def test_published_ratios_stand_beside_those_of_kernels(tmp_path: Path) -> None:
-    """Of numbers of clients that were published, and only where kernels are compared."""
+    """Published numbers of clients, and only where kernels are compared."""
     planned: dict[str, Any] = {"builds": ("16.3",), "under": ("6.1", "6.12"), "kernels": (OLD, NEW), "guest": MACHINE}
     run = swept(tmp_path / "run", {"l.i1": 2, "l.i0": 50, "l.x": 64}, environments=of_cell, **planned)
     path, names = run / "manifest.json", {"l.i1": "select.c2", "l.i0": "select.c50", "l.x": "select.c64"}
@@ -159,7 +159,7 @@ def test_a_rate_change_within_a_step_shows_its_seconds(tmp_path: Path) -> None:
 
 
 def test_three_builds_with_all_marks_fit_into_eighty_columns(tmp_path: Path) -> None:
-    """Of each build one cell of four far from the others, and every step with a change."""
+    """One cell of four of each build is far from the others, and every step has a change."""
     run = swept(tmp_path / "run", {"l.i1": 1, "l.i0": 4}, builds=("12.11-prebuilt", "16.3-prebuilt", "17.0-prebuilt"))
     with sqlite3.connect(run / "journal.db") as database:
         database.execute(

@@ -114,7 +114,7 @@ def test_an_analysis_without_new_pairs_keeps_its_level() -> None:
 
 
 def spent(levels: list[Levels], share: float) -> tuple[float, float]:
-    """What two analyses of 4 and 8 pairs spend at these levels: for a difference, and at one side for sameness."""
+    """Errors that two analyses of 4 and 8 pairs spend: for a difference, and at one side for sameness."""
     both = multivariate_normal(cov=[[1, math.sqrt(0.5)], [math.sqrt(0.5), 1]])
     differs = [-norm.ppf(each.differs(share) / 2) for each in levels]
     same = [-norm.ppf(each.one_sided(share)) for each in levels]

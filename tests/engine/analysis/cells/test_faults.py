@@ -1,4 +1,4 @@
-"""What is wrong with a build beside its ratios: by its cells, and by those of its baseline."""
+"""Failures of a build beside its ratios: by its cells, and by its baseline's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stalled backend hung, in words, and where a comparison tells it."""
+"""The place where a stalled backend hung, in words, and its place in a comparison."""
 
 from __future__ import annotations
 

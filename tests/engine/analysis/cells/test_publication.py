@@ -84,7 +84,7 @@ def test_without_its_base_the_next_published_build_is_the_base(tmp_path: Path) -
 
 
 def test_other_runs_have_none(tmp_path: Path) -> None:
-    """Of no preset, of one that there is not, of one of another workload, or of none of its builds."""
+    """A manifest of no preset, an unknown one, another workload's, or with none of its builds."""
     for number, (preset, builds) in enumerate(
         (
             ("planner-delete", BUILDS),

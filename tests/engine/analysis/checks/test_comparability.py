@@ -1,4 +1,4 @@
-"""What a comparison tells of its cells being of one kind: what was looked at, found alike or not."""
+"""Checks of a comparison that its cells are of one kind: their findings."""
 
 import json
 import re

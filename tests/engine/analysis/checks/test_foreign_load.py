@@ -1,4 +1,4 @@
-"""What others did on the machine: its CPU time less that of all that the run itself started."""
+"""Foreign load of a machine: its CPU time less that of all that the run itself started."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NEW = Kernel("6.12", "6.12.87", "nixpkgs", "/k/6.12", "/k/6.12/bzImage", "d2", "
 
 
 def of_cell(cell: Cell) -> dict[str, Any]:
-    """What a guest says of itself: kernels make different things of memory and disks."""
+    """A guest's own facts: kernels see memory and disks differently."""
     release = {"6.1": "6.1.170", "6.12": "6.12.87"}.get(cell.subject.kernel, "6.12.58")
     memory = {**ENVIRONMENT["memory"], "total_bytes": 2**32 + len(release)}
     return {**ENVIRONMENT, "kernel": {"release": release}, "memory": memory}

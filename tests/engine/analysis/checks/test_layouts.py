@@ -1,4 +1,4 @@
-"""Which differences are small enough to be those of two binaries of any source."""
+"""Differences small enough to be those of two binaries of any source."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which settings of two servers differ, and why: from a config, a version's default, initdb, or the server."""
+"""Settings that differ between servers, and why: a config, a version's default, initdb, or the server."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_values_sources_and_steps_are_given_by_subject(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_matters_goes_by_what_the_judged_steps_do(kind: str, jit: bool, checkpoints: bool, tmp_path: Path) -> None:
-    """By the kinds of all workloads; a kind that is not known to do one thing may do anything."""
+    """Kinds of all workloads; an unknown kind may do anything."""
     slow = ServerSettings(NEW.values | {"max_wal_size": "1GB"}, NEW.sources, NEW.defaults)
     cells = cells_of(tmp_path, OLD, slow)
     steps = [

@@ -25,7 +25,7 @@ from tests.support.journal import make_run
 
 
 def compared(path: Path, **how: Any) -> Comparison:
-    """Of a run whose index build and inserts are steps of one kind."""
+    """A run whose index build and inserts are steps of one kind."""
     run = make_run(path, **how)
     with sqlite3.connect(run / "journal.db") as journal:
         journal.execute("UPDATE step SET plan = json_set(plan, '$.group', 'write') WHERE name IN ('l.x', 'l.i1')")
@@ -101,7 +101,7 @@ def test_several_subjects_stand_below_their_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [2, 3, 8])
 def test_alike_steps_disagree_as_often_as_the_level(steps: int) -> None:
-    """Also where one of them scatters eight times as much, and all share their clusters."""
+    """Groups hold if one step scatters eight times as much, and all share their clusters."""
     source = np.random.default_rng(4)
     scatter = np.array([0.04, *[0.005] * (steps - 1)])[:, None]
     wrong = 0

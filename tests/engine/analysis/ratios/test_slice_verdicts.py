@@ -1,4 +1,4 @@
-"""From the journal's slices to ratios of pairs, and which attempts of interleaved cells count."""
+"""Ratios of pairs from the journal's slices, and which attempts of interleaved cells count."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_modes_of_cells_absent_from_slices_withhold_nothing(tmp_path: Path) -> N
 
 
 def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path) -> None:
-    """Of three interleaved servers one failed; the others went on unsliced from there."""
+    """One of three interleaved servers failed; the others went on unsliced from there."""
 
     def slices(cell: Cell, step: str) -> list[SliceRow]:
         rates = {"16.3": 80_000.0, "17.0": 80_000.0, "17.1": 80_000.0}

@@ -17,7 +17,7 @@ PLANTED = math.log(0.95)
 def search(
     chance: random.Random, levels: Sequence[float], broken: set[int], noise: float, pairs: int = 3, error: float = 0.05
 ) -> tuple[range, int]:
-    """What is found among commits of these log ratios to the first, and after how many judgements.
+    """The commit found among log ratios to the first, and the number of judgements.
 
     `noise` is the standard deviation of one server's log rate.
     """

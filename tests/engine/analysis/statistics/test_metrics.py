@@ -160,7 +160,7 @@ def test_sla_of_a_short_step_forgives_the_rounding_but_no_second(elapsed_s: floa
 
 
 def test_sla_forgives_inserts_cut_off_by_the_deletes_end() -> None:
-    """In g24a the stream that ends first ends the other: of 120 rounds in 12 s the insert stream then makes 113."""
+    """The first stream to end in g24a ends the other: of 120 rounds in 12 s the insert stream then makes 113."""
     cut = query_step(500.0, 113 * 50, 12.0)
     ended = replace(cut, roles=cut.roles | {"delete": made_role(120, 6000)})
     agreement, without = sla("query", ended), sla("query", cut)

@@ -161,7 +161,7 @@ def test_scaling_both_servers_changes_nothing(seed: int, by: float, more: float)
 
 @pytest.mark.parametrize(("related", "count", "least"), [(0.0, 60, 0.92), (0.2, 400, 0.92), (0.5, 400, 0.9)])
 def test_a_planted_effect_is_in_the_interval_as_promised(related: float, count: int, least: float) -> None:
-    """Where blocks are much alike it takes more of them: Newey and West's error is known to be too small then."""
+    """Blocks that are much alike need more: Newey and West's error is known to be too small then."""
     found = [log_ratio(*noisy(seed, count, related, rate=0.95)) for seed in range(300)]
     held = fmean(abs(each.theta - math.log(0.95)) <= 1.96 * math.sqrt(each.variance or 0) for each in found)
     assert least <= held <= 0.98
@@ -189,7 +189,7 @@ def test_the_trimmed_mean_and_its_error_worked_out_by_hand() -> None:
 
 
 def test_a_fifth_of_the_blocks_is_cut_at_either_end() -> None:
-    """Of the squares of 0 to 19, those of 4 to 15 are kept: (1240 - 14) / 12."""
+    """Squares of 4 to 15 are kept among 0 to 19: (1240 - 14) / 12."""
     found = typical(server([1] * 20), server(np.exp(np.arange(20.0)[::-1] ** 2 / 1000)))
     assert found and found.log_ratio == pytest.approx(0.1226 / 1.2)
 
@@ -207,7 +207,7 @@ def test_blocks_without_work_count_and_without_time_do_not() -> None:
 
 
 def test_rare_stalls_change_the_total_but_not_the_typical() -> None:
-    """In every tenth block the other stands still for a fifth of it: 2% of the total."""
+    """The other stands still for a fifth of every tenth block: 2% of the total."""
     base, other = noisy(1, 200, sd=0.01)
     stalls = np.where(np.arange(200) % 10 == 5, 1.2, 1.0)[:, None]
     stalling = Slices(other.numerators, other.denominators * stalls)
@@ -461,7 +461,7 @@ def of_length(theta: float, v: float, seconds: float) -> LogRatio:
 
 
 def test_pairs_of_unequal_length_worked_out_by_hand() -> None:
-    """With tau^2 = 2.5e-5 and noise of 12e-4 per second, pairs of 4 s and 48 s have variances of 3.25e-4 and 5e-5.
+    """Pairs of 4 s and 48 s have variances of 3.25e-4 and 5e-5 by tau^2 = 2.5e-5 and noise of 12e-4 per second.
 
     With two of either the harmonic mean is 4 / (2 / 3.25e-4 + 2 / 5e-5) = 8.667e-5, so weights are 0.2667 and 1.7333.
     """

@@ -31,7 +31,7 @@ SLICED = ("--rows", "2000", "--query-seconds", "1", "--set", "shared_buffers=32M
 
 
 def with_pmu(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-    """What a machine with a PMU counts; of 17.0 a twentieth more instructions in the first role."""
+    """Counts of a machine with a PMU; of 17.0 a twentieth more instructions in the first role."""
     if step == "l.x":
         return replace(totals, counters_note="no counters: perf stat: Access denied")
     first = next(iter(totals.roles))
@@ -94,7 +94,7 @@ def with_perf(bench: Bench, tmp_path: Path) -> str:
 def test_a_run_in_slices_counts_what_each_server_does_in_its_own(
     bench: Bench, build: Callable[[int | str], Build], tmp_path: Path, with_perf: str
 ) -> None:
-    """Of the events of the kernel, which perf counts with and without a PMU."""
+    """Events of the kernel, which perf counts with and without a PMU."""
     assert not lacking(with_perf)
     servers = f"old={build(14).prefix},new={build(16).prefix}"
     done = bench("--pg", servers, *SLICED, "--counters", "auto")

@@ -1,4 +1,4 @@
-"""What perf stat prints, of machines with and without a PMU; and real perf over real processes."""
+"""The output of perf stat, of machines with and without a PMU; and real perf over real processes."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_perf_says_what_can_be_counted_here(program: str, own: Account) -> None:
 
 @pytest.mark.outside
 def test_planted_faults_and_switches_show_in_their_role(program: str, server: Callable[[int | str], Server]) -> None:
-    """Of the events of the kernel, which perf counts with and without a PMU."""
+    """Events of the kernel, which perf counts with and without a PMU."""
     running = server(16)
     with running.connect() as faulty, running.connect() as restless, running.connect() as monitor:
         faulty.execute("SET work_mem = '256MB'")

@@ -53,7 +53,7 @@ def written(run: Path, to: Path, *more: str) -> str:
 
 
 def data_of(text: str) -> dict[str, Any]:
-    """What the charts of a page are drawn from."""
+    """Data of the charts of a page."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
     assert found
     data: dict[str, Any] = json.loads(found[1])
@@ -230,13 +230,13 @@ WITHOUT_LABEL = """[...document.querySelectorAll('figure svg')].flatMap(svg => [
 
 
 def printed(browser: Browser) -> int:
-    """How many pages of A4 it is on paper."""
+    """The number of pages of A4 on paper."""
     pdf = base64.b64decode(browser.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
 def hovered(browser: Browser, figure: str) -> str:
-    """What is said in the middle of a figure's chart while the mouse is there."""
+    """The text in the middle of a figure's chart under the mouse."""
     chart = f"document.querySelector('{figure} .plot svg')"
     browser.evaluate(f"{chart}.scrollIntoView({{ block: 'center' }})")
     box = f"(({{ left, top, width, height }}) => [left + width / 2, top + height / 2])({chart}.getBoundingClientRect())"
