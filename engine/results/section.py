@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.core.format import duration, size
@@ -94,13 +94,6 @@ class Section:
 
     def of(self, step: str, subject: str) -> list[Row]:
         return [row for row in self.rows if (row.step, row.subject) == (step, subject)]
-
-    def by_step(self) -> dict[str, Section]:
-        """The section's parts, each of one step and under its title."""
-        parts: dict[str, list[Row]] = {}
-        for row in self.rows:
-            parts.setdefault(row.step, []).append(row)
-        return {step: replace(self, rows=tuple(rows)) for step, rows in parts.items()}
 
 
 def row(

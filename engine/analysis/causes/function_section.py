@@ -42,7 +42,8 @@ def section(every: Sequence[FunctionCosts], steps: Sequence[str]) -> Section:
     differing = sorted((costs for costs in every if costs.changes), key=lambda costs: steps.index(costs.step))
     rows = [row for costs in differing for row in _rows(costs)]
     if compared and not rows:
-        rows.append(row(_nothing(compared)))
+        count, reason = sum(costs.tested for costs in compared), next((c.reason for c in compared if c.reason), "")
+        rows.append(row(f"none significant{f': {reason}' if reason and not count else f' of {count:,} tested'}"))
     rows += [row(f"{', '.join(of)}: {reason}") for reason, of in unlike.items()]
     headings = columns("step, build and function", "base", "us", Column("more", "change", bounds="95%"))
     title = "Functions whose own CPU time per operation differs (us; the intervals hold together)"
@@ -55,9 +56,3 @@ def _rows(costs: FunctionCosts) -> Iterable[Row]:
     yield line(costs.subject, costs.base_us, costs.us, more, mark="dim")
     for change in costs.changes:
         yield line(change.name, change.base_us, change.us, change.figure, depth=1)
-
-
-def _nothing(compared: Sequence[FunctionCosts]) -> str:
-    count = sum(costs.tested for costs in compared)
-    reason = next((costs.reason for costs in compared if costs.reason), "")
-    return f"none significant: {reason}" if reason and not count else f"none significant of {count:,} tested"

@@ -209,17 +209,14 @@ def parted(sections: Iterable[Section], steps: Sequence[str]) -> tuple[dict[str,
     for section in sections:
         first = section.columns[0].name.replace("step and ", "").replace("step, ", "")
         headings = (replace(section.columns[0], name=first), *section.columns[1:])
-        parts = {} if section.flat else section.by_step()
-        for step, part in parts.items():
-            if step in steps:
-                rows = tuple(replace(line, step="") for line in part.rows)
-                by_step.setdefault(step, []).append(replace(part, columns=headings, rows=rows))
+        for step in () if section.flat else steps:
+            if rows := tuple(replace(line, step="") for line in section.rows if line.step == step):
+                by_step.setdefault(step, []).append(replace(section, columns=headings, rows=rows))
         if rest := tuple(line for line in section.rows if section.flat or line.step not in steps):
             others.append(replace(section, rows=rest))
     notes = Notes()
-    return {step: drawn(sections_of, notes, again=True) for step, sections_of in by_step.items()}, drawn(
-        others, notes, again=True
-    )
+    tables = {step: drawn(sections_of, notes, again=True) for step, sections_of in by_step.items()}
+    return tables, drawn(others, notes, again=True)
 
 
 def grid_cell(ratio: Ratio | None) -> GridCell:
