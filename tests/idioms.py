@@ -107,21 +107,21 @@ MOST_CHARS = 60  # of a test's name
 
 
 def words(home: Path) -> Iterator[str]:
-    """Docstrings of the product that open without a thing or a verb, vague locals, and long names of tests."""
+    """Docstrings that open without a thing or a verb, vague locals of the product, and long names of tests."""
     files = (path for package in (*PACKAGES, "tests") for path in sorted((home / package).rglob("*.py")))
     for path, node in ((file, node) for file in files for node in ast.walk(ast.parse(file.read_bytes()))):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            continue
         where = f"{path.relative_to(home)}:{getattr(node, 'lineno', 1)}"
-        if path.is_relative_to(home / "tests"):
-            name = getattr(node, "name", None) or ""
-            if name.startswith("test_") and len(name) > MOST_CHARS:
-                yield f"{where}: a test's name of {len(name)} characters"
-        elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            text = ast.get_docstring(node) or ""
-            answers = isinstance(node, ast.FunctionDef) and node.returns and "bool" in ast.unparse(node.returns)
-            if (match := OPENINGS.match(text)) and not (answers and match[0] == "Whether"):
-                yield f"{where}: a docstring that opens with {match[0]!r}"
-            if isinstance(node, ast.FunctionDef):
-                yield from (f"{where}: {name!r} does not say what it holds" for name in sorted(_local(node) & VAGUE))
+        answers = isinstance(node, ast.FunctionDef) and node.returns and "bool" in ast.unparse(node.returns)
+        match = OPENINGS.match(ast.get_docstring(node) or "")
+        if match and not (answers and match[0] == "Whether"):
+            yield f"{where}: a docstring that opens with {match[0]!r}"
+        if isinstance(node, ast.FunctionDef) and path.is_relative_to(home / "tests"):
+            if node.name.startswith("test_") and len(node.name) > MOST_CHARS:
+                yield f"{where}: a test's name of {len(node.name)} characters"
+        elif isinstance(node, ast.FunctionDef):
+            yield from (f"{where}: {name!r} does not say what it holds" for name in sorted(_local(node) & VAGUE))
 
 
 def _local(function: ast.FunctionDef) -> set[str]:
