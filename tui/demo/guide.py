@@ -1,7 +1,7 @@
 """The interface with a guide, which presses keys as a person would and explains what they show.
 
 Enter and right go on once that is shown, left goes back, and space holds it. Escape ends the guide, and so does any
-other key, which then acts as usual; `G` takes it up again.
+other key, which then acts as usual; `G` resumes it.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class GuidedBench(Bench):
         """Set the stops before the application runs; `pace` multiplies all times."""
         self._stops = tuple(stops)
         self._pace = pace
-        self._stop = self._left = -1  # where it is, and where it ended
+        self._stop, self._left = -1, 0  # where it is, and where it ended
         self._box: GuideBox | None = None
         self._waits: Timer | None = None
         self._run = self.context.run
@@ -68,7 +68,7 @@ class GuidedBench(Bench):
         self._waits = self.set_timer(seconds * self._pace, act)
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle the user's keys while the guide is active, and the one that takes it up again."""
+        """Handle the user's keys while the guide is active, and the one that resumes it."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
         elif not self.guided:
@@ -169,11 +169,11 @@ class GuidedBench(Bench):
             await box.remove()
 
     async def _end(self) -> None:
-        self._left = min(self._stop, len(self._stops) - 1)
+        self._left = max(0, min(self._stop, len(self._stops) - 1))
         self._stop = len(self._stops)
         if self._waits is not None:
             self._waits.stop()
         await self._remove()
 
     def _say_over(self) -> None:
-        self.say("the guide has ended: G takes it up again; all keys work on the recording; ? shows them, q quits")
+        self.say("the guide has ended: G resumes it; all keys work on the recording; ? shows them, q quits")

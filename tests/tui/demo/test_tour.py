@@ -90,6 +90,15 @@ def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
     guided(tmp_path, script)
 
 
+def test_it_is_resumed_though_it_had_not_begun(tmp_path: Path) -> None:
+    async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
+        assert told(app) == "" and app._stop == -1
+        await pilot.press("escape", "G")
+        await until(pilot, lambda: "1 of 1 " in told(app))
+
+    guided(tmp_path, script, (TourStop(600, "first", until="REPLAY"),), 5.0)
+
+
 def test_it_goes_on_by_itself_and_waits_for_what_it_tells_of(tmp_path: Path) -> None:
     stops = (TourStop(0.2, "first", until="REPLAY"), TourStop(0.2, "second", ("5",), until="HISTORY"))
 
