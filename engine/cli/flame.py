@@ -65,9 +65,9 @@ def flame(
     subject = graphs.subject_of(folder, label) if one is None else graphs.subject_of_cell(folder, one)
     inside = other is not None and other in graphs.labels(folder)
     if step is None and inside:
-        step = graphs.slowest(folder, subject, graphs.subject_of(folder, other))
+        step = graphs.slowest(folder, subject, graphs.subject_of(folder, other), offcpu=offcpu)
     if step is None or role is None:
-        step, role = graphs.most_sampled(folder, subject, step, role, offcpu=offcpu)
+        step, role = graphs.most_sampled(folder, subject, step, role, one, offcpu=offcpu)
     base, new = graphs.profile(folder, subject, step, role, one, offcpu=offcpu), None
     changes: tuple[FunctionChange, ...] = ()
     if other is not None:

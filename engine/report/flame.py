@@ -82,25 +82,28 @@ def subject_of(run: Path, label: str | None) -> Subject:
 
 
 def most_sampled(
-    run: Path, subject: Subject, step: str | None, role: str | None, *, offcpu: bool = False
+    run: Path, subject: Subject, step: str | None, role: str | None, cell: str | None = None, *, offcpu: bool = False
 ) -> tuple[str, str]:
-    """The step and role with the most samples of a subject, among those that are given."""
-    samples = Counter({(step or "", role or ""): 0})  # where nothing was sampled
+    """The step and role with the most samples of a subject or of one cell, among those that are given."""
+    samples: Counter[tuple[str, str]] = Counter()
     for (owner, named, worker), paths in stacks.recorded(run, stacks.FOLDERS[offcpu]).items():
         kind = role_kind(worker)
         if owner == subject and step in (None, named):
-            counted = sum(sum(stacks.parse(path).values()) for path in paths)
-            samples[named, role or kind] += counted if role in (None, worker, kind) else 1
-    return samples.most_common(1)[0][0]
+            of_role = role in (None, worker, kind)
+            counted = [path for path in paths if of_role and cell in (None, path.parents[1].name)]
+            samples[named, role or kind] += sum(sum(stacks.parse(path).values()) for path in counted)
+    return max(samples, key=samples.__getitem__, default=(step or "", role or ""))
 
 
-def slowest(run: Path, base: Subject, other: Subject) -> str | None:
-    """The step in which one subject of a run is slower than another by most; None if it is slower in none."""
+def slowest(run: Path, base: Subject, other: Subject, *, offcpu: bool = False) -> str | None:
+    """The step with stacks of both in which one subject of a run is slower than another by most; None without one."""
     from engine.analysis.answer.compare import compare
 
     names = read_manifest(run).names
     comparison = compare([run], names.get(base))
-    rates = [comparison.ratio(names.get(other, ""), step, comparison.primary_metric(step)) for step in comparison.steps]
+    sampled = {(subject, step) for subject, step, _ in stacks.recorded(run, stacks.FOLDERS[offcpu])}
+    steps = [step for step in comparison.steps if {(base, step), (other, step)} <= sampled]
+    rates = [comparison.ratio(names.get(other, ""), step, comparison.primary_metric(step)) for step in steps]
     slower = {rate.step: abs(log(rate.ratio or 1)) for rate in rates if rate and rate.verdict == "slower"}
     return max(slower, key=slower.__getitem__, default=None)
 

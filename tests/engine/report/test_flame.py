@@ -226,11 +226,20 @@ def test_two_builds_of_a_run_or_two_runs_are_compared(runs: Path, tmp_path: Path
 
 
 def test_the_busiest_step_and_role_or_the_slowest_step_are_shown(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "one", builds=("16.3", "17.0"), repeats=4, effects={("17.0", "l.i1"): 0.5})
+    slower = {("17.0", "l.i1"): 0.5, ("17.0", "qr100"): 0.3}
+    run = make_run(tmp_path / "one", builds=("16.3", "17.0"), repeats=4, effects=slower)
     for cell in cells(run):
         for step, role, count in (("l.i0", "insert", 9), ("l.i1", "insert", 1), ("l.i1", "delete", 2)):
             stacks.write_folded(run / "cells" / cell.id, step, role, {"main": count})
-    for words, shown in (((), ["l.i0", "insert"]), (("--diff", "17.0"), ["l.i1", "delete"])):
+    for number in range(12):
+        stacks.write_folded(run / "cells" / cells(run)[0].id, "l.x", f"query{number + 1}", {"main": 9})
+    for words, shown in (
+        ((), ["l.x", "query"]),
+        (("--cell", "2"), ["l.i0", "insert"]),
+        (("--role", "insert"), ["l.i0", "insert"]),
+        (("--role", "delete"), ["l.i1", "delete"]),
+        (("--diff", "17.0"), ["l.i1", "delete"]),
+    ):
         done = json.loads(Bench(tmp_path)("flame", "one", "--json", *words).stdout)
         assert [done["step"], done["role"]] == shown
 
