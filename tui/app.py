@@ -164,7 +164,8 @@ class Bench(BenchApp):
 
         def picked(chosen: tuple[str, ...] | None, before: str = self.theme) -> None:
             self.theme = chosen[0] if chosen else before
-            self.say(f'theme {self.theme}; theme = "{self.theme}" in config.toml keeps it')
+            if chosen:
+                self.say(f'theme {self.theme}; theme = "{self.theme}" in config.toml keeps it')
 
         self.push_screen(ThemeScreen([theme.name for theme in THEMES], self.theme), picked)
 
