@@ -1,5 +1,6 @@
 """Launch: choose what to compare and how, check that this machine is fit for it, and start."""
 
+import textwrap
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,8 @@ from tui.launch import choices as launch_choices
 from tui.launch import text as launch_text
 from tui.launch.plan_edits import keep
 from tui.launch.plan_screen import PlanScreen
-from tui.marks import folded
+from tui.marks import line
 from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen
-
-DRY_RUN_CELLS = 70
 
 
 class LaunchScreen(PlanScreen):
@@ -59,9 +58,9 @@ class LaunchScreen(PlanScreen):
             plan = structs.replace(self.plan, allow_concurrent=concurrent)
             words = ("run", *arguments(plan), "--out", str(self.context.out), "--detach")
             doing = "starting: the builds are prepared first"
-            amount = launch_text.amount(self.estimate) if self.estimate else "its time and disk are still estimated"
+            amount = launch_text.amount(self.estimate) if self.estimate else "Time and disk are still being estimated"
             known = f"Failed checks: {', '.join(failed)}" if failed else "" if self.checks else "Checks are running"
-            question = f"Start? {amount}. {known}"
+            question = f"Start? {amount}. {known}".rstrip()
             self.bench.ask_user(AskScreen(question), lambda _: self._do(doing, self._started(words)))
 
     async def _started(self, words: tuple[str, ...]) -> None:
@@ -69,8 +68,9 @@ class LaunchScreen(PlanScreen):
             started = await bench.ask_json(*words, console=self._starting)
         except UserError as error:
             self.look()  # another run may have begun while the builds were prepared
-            self.refused = str(error)
-            raise
+            beside = "--allow-concurrent" in str(error)
+            self.refused = "another run is measuring: s asks again" if beside else str(error)
+            raise UserError(self.refused) from error
         self._watch(Path(started["folder"]))
 
     def _starting(self, text: str) -> None:
@@ -117,8 +117,9 @@ class LaunchScreen(PlanScreen):
             words = ("run", *arguments(plan), "--out", self._out, "--dry-run")
             answer = await bench.ask(*words, console=self.progress)
             texts = (f"the same by hand: {command(plan)}", *answer.splitlines())
-            rows = [row for text in texts for row in folded(visible(text), DRY_RUN_CELLS)]
-            self.bench.push_screen(PagesScreen("dry run: nothing is started", rows))
+            columns = min(100, self.app.size.width * 9 // 10) - 5  # of that page, without its edges
+            rows = [row for text in texts for row in textwrap.wrap(visible(text), columns, break_on_hyphens=False)]
+            self.bench.push_screen(PagesScreen("dry run: nothing is started", [line(row) for row in rows]))
 
         self._do("preparing the builds for a dry run", ask())
 

@@ -20,6 +20,7 @@ from engine.journal import runs
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.run_lock import held
+from engine.plan.command_line import command
 from engine.plan.request import Request
 from engine.system.host_lock import exclusive_run
 from tests.support import asking
@@ -120,14 +121,13 @@ def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path)
         screen.change(replace(screen.plan, repeats=2))
         await pilot.press("d")
         await until(pilot, lambda: isinstance(pilot.app.screen, PagesScreen))
-        shown, builds = words(pilot), screen.plan.builds
-        assert f"bench --pg {','.join(builds)}" in shown and "in all (rough estimate)" in shown
-        assert all(f"{build}" in shown.partition("in all")[0].rpartition(" --")[2] for build in builds)
+        shown = words(pilot)
+        assert command(screen.plan) in shown and "in all (rough estimate)" in shown
         await pilot.press("space", "pageup", "down", "escape")
         await pilot.pause()
         assert pilot.app.screen is screen and not out.exists()
 
-    show_launch(act, out)
+    show_launch(act, out, size=(72, 24))
 
 
 def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +275,7 @@ def test_a_run_that_measures_in_this_folder_is_named(out: Path, small: Path, mon
             await pilot.press("s", "y")
             await until(pilot, lambda: bool(screen.refused) and not screen.doing)
             shown = pilot.app.screen_text().splitlines()  # type: ignore[attr-defined]
-            assert shown[2].startswith(" x another run is measuring") and "20261118-1" in "".join(shown)
+            assert shown[2] == " x another run is measuring: s asks again" and "20261118-1" in "".join(shown)
+            assert "allow-concurrent" not in "".join(shown)
 
     show_launch(act, out)
