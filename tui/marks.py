@@ -3,7 +3,7 @@
 The colours of two themes are Okabe and Ito's, which colour-blind people can tell apart; the third has none.
 
 Text on a screen is lines of spans: a string and the name of a mark. No mark relies on its colour alone: `stall` is
-reversed and comes with `!`, `better` and `worse` come with their arrows.
+reversed, with `!` or the sign of its build, `better` and `worse` come with their arrows.
 """
 
 import textwrap

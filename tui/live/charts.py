@@ -145,7 +145,7 @@ class Charts:
             later = (event for event in series.events if event.kind == "stall" and event.started_ns > view.at_ns)
             marked += [(*axes.interval(stall, series.newest_ns), "worse") for stall in later if servers is None]
             marked = _of_sides(servers, full=True) if servers is not None else marked
-        row = ribbon(self.cells, (full.start, full.end), recorded, marked, at)
+        row = ribbon(self.cells, (full.start, full.end), recorded, marked, at, signs=self._glyphs.sides)
         self.ribbon.show([(("stalls ", "dim"), *row)])
 
     def reserve(self, roles: int) -> None:

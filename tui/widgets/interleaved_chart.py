@@ -85,7 +85,7 @@ def lines(
 def _cell(sides: set[int], special: str, last: bool, glyphs: Glyphs) -> tuple[str, str]:
     if special in SIDES:
         if last:
-            return "!", special
+            return glyphs.sides[SIDES.index(special)], "stall"
         special = ""
     if not sides:
         return (glyphs.bar if special == "cursor" else " "), special

@@ -71,7 +71,7 @@ def test_the_other_sides_stall_is_shown_on_its_side(sliced_recording: Path) -> N
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         assert "! 16.3-prebuilt STALL query" in text_of(pilot) and "!query" not in text_of(pilot)
         assert "12.11-prebuilt auto" in text_of(pilot).splitlines()[1]
-        assert any(row.startswith("stalls") and "!" in row for row in text_of(pilot).splitlines())
+        assert any(row.startswith("stalls") and "○" in row for row in text_of(pilot).splitlines())
         await pilot.press("s")
         await pilot.pause()
         shown = text_of(pilot)

@@ -53,8 +53,8 @@ def test_no_build_is_known_by_its_colour_alone(glyphs: str) -> None:
 
 def test_a_stall_and_the_cursor_are_marked_in_their_columns() -> None:
     drawn = lines([columns(points(10, 20, 30, 20), axis(4), 4)], (10, 30), 2, {1: "rate", 3: "cursor"}, ASCII)
-    assert texts(drawn) == ["  o|", "o! o"]
-    assert drawn[1][1] == ("!", "rate")
+    assert texts(drawn) == ["  o|", "ox o"]
+    assert drawn[1][1] == ("x", "stall")
 
 
 @pytest.mark.parametrize(
