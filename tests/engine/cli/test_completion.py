@@ -55,6 +55,7 @@ def test_bash_completes_steps_workloads_and_options(complete: Complete) -> None:
     assert complete("-O", "resync") == ["resync_rounds="]
     assert "--interleave" in complete("--inter") and complete("--interleave", "sl") == ["slices"]
     assert "compare" in complete("comp")
+    assert "--interleave" in complete("-o", "1", "--inter"), "an option of earlier versions ends no completion"
 
 
 @pytest.mark.slow
