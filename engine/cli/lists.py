@@ -178,7 +178,9 @@ def show(listing: ListedRows, as_json: bool, console: Console | None = None) -> 
         echo("none", err=True)
         return
     console = console or PlainConsole()
-    columns = [_column(listing, name) for name in listing.columns]
+    # Blank but in one row, a flag moves the fields after it, which programs count.
+    names = sorted(listing.columns, key=lambda name: not console.is_terminal and listing.rows[0].get(name) is True)
+    columns = [_column(listing, name) for name in names]
     for line in zip(*columns, strict=True):
         text = "  ".join(line).rstrip()
         cells = console.width if console.is_terminal else len(text) + 1

@@ -65,8 +65,9 @@ def test_run_names_are_never_wrapped_and_the_newest_is_marked(
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split() == ["run", "state", "cells", "builds", "scale"]
     assert [row.split()[:3] for row in rows] == [
-        ["20261123-101500-16.3-prebuilt", "*", "finished"], ["20261120-101500-16.3-prebuilt", "finished", "6/6"],
+        ["20261123-101500-16.3-prebuilt", "finished", "6/6"], ["20261120-101500-16.3-prebuilt", "finished", "6/6"],
     ]  # fmt: skip
+    assert [row.endswith(" *") for row in rows] == [True, False]
     assert all(" ".join(builds) in row for row in rows)
 
 
