@@ -116,7 +116,7 @@ def releases() -> tuple[Release, ...]:
 
 def _published(version: str) -> str:
     url = f"{tarball_url(version)}.sha256"
-    text = _fetched(url, ", and --sha256 HEX needs none").decode(errors="replace")
+    text = _fetched(url, f", and bench pin {version} --sha256 HEX needs none").decode(errors="replace")
     match = re.fullmatch(rf"([0-9a-f]{{64}})\s+\*?postgresql-{re.escape(version)}\.tar\.bz2\s*", text)
     if match is None:
         raise UserError(f"{url} holds no checksum of postgresql-{version}.tar.bz2, but '{text[:60]}'")

@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from engine.builds import typed_release, user_builds
+from engine.builds.catalog import catalog
 from engine.builds.label import shown
 from engine.cli import completion, start
 from engine.cli.grouped_options import Grouped, GroupedCommand, Row, Section, help_text, option, rare_rows
@@ -230,8 +231,10 @@ def run(
         agree("Make a run of this plan?", yes)
     else:
         request = take(values)
-    for version in typed_release.missing(request.builds) if yes or sys.stdin.isatty() else ():
-        agree(f"{version} is in no table of builds. Add it by the checksum that postgresql.org publishes?", yes)
+    starts = not (dry_run or estimate) and (yes or sys.stdin.isatty())
+    for version in typed_release.missing(request.builds) if starts else ():
+        hint = typed_release.hint(version, catalog())
+        agree(f"{hint}. Add {version} by the checksum that postgresql.org publishes?", yes)
         user_builds.pin(version)
     if estimate:
         plan = {**request.entries(), "builds": [shown(build) for build in request.builds]}

@@ -120,7 +120,8 @@ def test_a_release_without_a_checksum_is_not_pinned(
 def test_where_nothing_is_reached_a_checksum_can_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_RELEASES", "http://127.0.0.1:1")
     with pytest.raises(
-        UserError, match=r"cannot be reached: .*refused; releases in config.toml names a mirror, and --sha256 HEX"
+        UserError,
+        match=r"cannot be reached: .*refused; releases in config.toml names a mirror, and bench pin 18.98 --sha256 HEX",
     ):
         user_builds.pin("18.98")
     user_builds.pin("18.98", "AB" * 32)

@@ -1,5 +1,6 @@
 """The options of `bench run`: their help in groups, and those of workloads without flags."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from engine.cli.main import main
 from engine.cli.run import take, workload_options
 from engine.core.errors import UserError
 from engine.plan.request import Request
+from tests.support.terminal import Terminal
 from workloads import workloads
 from workloads.api.options import options_of
 
@@ -66,6 +68,14 @@ def test_a_refused_option_names_the_workload() -> None:
 
 def test_a_release_that_no_table_has_is_added_after_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_RELEASES", "http://127.0.0.1:1")
-    for words, said in ((), "if it is a release, bench pin 16.99"), (("--yes",), "16.99.tar.bz2.sha256 cannot be"):
-        done = CliRunner().invoke(main, ["run", "--pg", "old=16.99:O3,16.3", "--estimate", *words])
-        assert done.exit_code == 2 and said in done.output, done.output
+    command = ["run", "--pg", "old=16.99:O3,16.3"]
+    hint, unreached = "if it is a release, bench pin 16.99", "16.99.tar.bz2.sha256 cannot be"
+    refusals = {"": hint, "--yes --estimate": hint, "--yes --dry-run": hint, "--yes": unreached}
+    for words, text in refusals.items():
+        done = CliRunner().invoke(main, [*command, *words.split()])
+        assert done.exit_code == 2 and text in done.output, done.output
+    terminal = Terminal([sys.executable, "-m", "engine", *command])
+    terminal.until(b"(nearest: 16.")
+    terminal.write(b"n\n")
+    terminal.until(b"nothing was done")
+    terminal.close()
