@@ -19,7 +19,7 @@ from workloads.oltp.statements import (
     UPDATE_NONINDEX,
     UPDATE_ONE,
     UPDATE_ZIPF,
-    TestStatement,
+    OltpStatement,
     among,
     between,
 )
@@ -42,7 +42,7 @@ class Test:
 
     family: str
     group: str
-    event: tuple[TestStatement, ...]
+    event: tuple[OltpStatement, ...]
     rows: int = 0
 
     __test__ = False  # not one of pytest's tests
@@ -65,7 +65,7 @@ class Test:
         return self.group == "write"
 
 
-def _reads(rows: int, kinds: Iterable[str] = ("simple", "sum", "order", "distinct")) -> tuple[TestStatement, ...]:
+def _reads(rows: int, kinds: Iterable[str] = ("simple", "sum", "order", "distinct")) -> tuple[OltpStatement, ...]:
     """Ten rows by their keys, then ranges of this number of rows."""
     ranges = {
         "simple": between("c", rows - 1),
@@ -79,7 +79,7 @@ def _reads(rows: int, kinds: Iterable[str] = ("simple", "sum", "order", "distinc
 _WRITES = (UPDATE_INDEX, UPDATE_NONINDEX, DELETE, INSERT_AGAIN)
 
 
-def _transaction(*statements: TestStatement) -> tuple[TestStatement, ...]:
+def _transaction(*statements: OltpStatement) -> tuple[OltpStatement, ...]:
     return (BEGIN, *statements, COMMIT)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.oltp.statements import C_GROUPS, PAD_GROUPS, TABLE, TestStatement, Value
+from workloads.oltp.statements import C_GROUPS, PAD_GROUPS, TABLE, OltpStatement, Value
 from workloads.oltp.texts import NUMBER, Bytes, decimal, digits
 
 Ids = NDArray[np.int64]
@@ -72,7 +72,7 @@ class Drawn(NamedTuple):
     ids: Ids
 
 
-def drawn(draw: Draw, place: int, statement: TestStatement, lines: int, before: Drawn | None) -> Drawn:
+def drawn(draw: Draw, place: int, statement: OltpStatement, lines: int, before: Drawn | None) -> Drawn:
     """Messages of one statement, whose place in the event names it."""
     again = before if any(value.source == "again" for value in statement.values) else None
     tables = again.tables if again else draw.generator.integers(1, draw.tables + 1, lines)
@@ -93,7 +93,7 @@ def drawn(draw: Draw, place: int, statement: TestStatement, lines: int, before: 
     )
 
 
-def _bound(place: int, statement: TestStatement, tables: Ids, columns: Sequence[Bytes]) -> Bytes:
+def _bound(place: int, statement: OltpStatement, tables: Ids, columns: Sequence[Bytes]) -> Bytes:
     """Messages that bind, execute and synchronise a prepared statement."""
     lines, name = len(tables), name_of(place, 0).encode()
     parameters = sum(2 if value.source == "range" else value.count for value in statement.values)
@@ -125,7 +125,7 @@ def _binary(numbers: Ids) -> Bytes:
     return words.view(np.uint8).reshape(len(numbers), -1)
 
 
-def _text(statement: TestStatement, tables: Ids, columns: Sequence[Bytes]) -> Bytes:
+def _text(statement: OltpStatement, tables: Ids, columns: Sequence[Bytes]) -> Bytes:
     """Queries of the simple protocol: the statement's text with values in place of the parameters."""
     lines = len(tables)
     before, text = statement.sql.split("{table}")
@@ -138,7 +138,7 @@ def _text(statement: TestStatement, tables: Ids, columns: Sequence[Bytes]) -> By
     return np.hstack([_every(b"Q" + (body.shape[1] + 4).to_bytes(4, "big"), lines), body])
 
 
-def events(draw: Draw, event: Sequence[TestStatement]) -> Iterator[list[tuple[bytes, ...]]]:
+def events(draw: Draw, event: Sequence[OltpStatement]) -> Iterator[list[tuple[bytes, ...]]]:
     """Blocks of events without end: each is the messages of one event, in order."""
     lines = MOST_EVENTS
     while True:

@@ -21,7 +21,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class TestStatement:
+class OltpStatement:
     """`sql` has `{table}`, and `{list}` for as many parameters as the last value counts.
 
     One that is not `prepared` is sent as text, with its values in place of the parameters.
@@ -38,32 +38,32 @@ class TestStatement:
         return self.sql.format(table=f"{TABLE}{table}", list=numbers)
 
 
-def among(columns: str, key: str, count: int, source: Source = "id") -> TestStatement:
+def among(columns: str, key: str, count: int, source: Source = "id") -> OltpStatement:
     """Rows whose key is one of a list."""
-    return TestStatement(f"SELECT {columns} FROM {{table}} WHERE {key} IN ({{list}})", (Value(source, count),))
+    return OltpStatement(f"SELECT {columns} FROM {{table}} WHERE {key} IN ({{list}})", (Value(source, count),))
 
 
-def between(columns: str, distance: int, key: str = "id", rest: str = "") -> TestStatement:
+def between(columns: str, distance: int, key: str = "id", rest: str = "") -> OltpStatement:
     """Rows whose key lies in a range."""
-    return TestStatement(
+    return OltpStatement(
         f"SELECT {columns} FROM {{table}} WHERE {key} BETWEEN $1 AND $2{rest}", (Value("range", distance),)
     )
 
 
 ID, C = Value("id"), Value("c")
-BEGIN, COMMIT = TestStatement("BEGIN"), TestStatement("COMMIT")
-SCAN = TestStatement("SELECT * FROM {table} WHERE length(c) < 0")
-POINT = TestStatement("SELECT c FROM {table} WHERE id = $1", (ID,))
-UPDATE_INDEX = TestStatement("UPDATE {table} SET k = k + 1 WHERE id = $1", (ID,))
-UPDATE_NONINDEX = TestStatement("UPDATE {table} SET c = $1 WHERE id = $2", (C, ID))
-UPDATE_ONE = TestStatement(UPDATE_NONINDEX.sql, (C, Value("one")))
-UPDATE_ZIPF = TestStatement(UPDATE_NONINDEX.sql, (C, Value("zipf")))
-UPDATE_LIST = TestStatement("UPDATE {table} SET c = $1 WHERE id IN ({list})", (C, Value("id", 100)))
-DELETE = TestStatement("DELETE FROM {table} WHERE id = $1", (ID,))
-INSERT_AGAIN = TestStatement(
+BEGIN, COMMIT = OltpStatement("BEGIN"), OltpStatement("COMMIT")
+SCAN = OltpStatement("SELECT * FROM {table} WHERE length(c) < 0")
+POINT = OltpStatement("SELECT c FROM {table} WHERE id = $1", (ID,))
+UPDATE_INDEX = OltpStatement("UPDATE {table} SET k = k + 1 WHERE id = $1", (ID,))
+UPDATE_NONINDEX = OltpStatement("UPDATE {table} SET c = $1 WHERE id = $2", (C, ID))
+UPDATE_ONE = OltpStatement(UPDATE_NONINDEX.sql, (C, Value("one")))
+UPDATE_ZIPF = OltpStatement(UPDATE_NONINDEX.sql, (C, Value("zipf")))
+UPDATE_LIST = OltpStatement("UPDATE {table} SET c = $1 WHERE id IN ({list})", (C, Value("id", 100)))
+DELETE = OltpStatement("DELETE FROM {table} WHERE id = $1", (ID,))
+INSERT_AGAIN = OltpStatement(
     "INSERT INTO {table} (id, k, c, pad) VALUES ($1, $2, $3, $4)", (Value("again"), Value("key"), C, Value("pad"))
 )
 # The reference does not prepare it.
-INSERT = TestStatement(
+INSERT = OltpStatement(
     "INSERT INTO {table} (k, c, pad) VALUES ($1, '$2', '$3')", (Value("key"), C, Value("pad")), prepared=False
 )
