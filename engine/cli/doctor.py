@@ -23,7 +23,7 @@ from engine.tracing import selection
 from probes import bpftrace, helper, requirements
 from probes.tracer import direct_command
 
-MARKS: dict[Status, tuple[str, str]] = {
+MARKS: dict[Status, tuple[str, str]] = {  # in the order of the rows
     "ok": ("✓ ok", "green"),
     "warn": ("! warn", "yellow"),
     "fail": ("✗ fail", "red"),
