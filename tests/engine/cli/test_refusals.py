@@ -53,7 +53,7 @@ ROWS = """
 -O resync_rounds=many => resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'
 -O delete_form=rang => unknown delete form 'rang' (nearest: range)
 -O indexes => -O indexes: give NAME=VALUE
--o indexes=1 => -o is -O now
+-o indexes=1 => -o is now -O
 --until-known --repeats 4 => --until-known plans up to 8 pairs: leave out --repeats
 --until-known --minutes 9 => --minutes also ends once every step is decided: leave out --until-known
 --until-known --interleave cells => --until-known analyses pairs of slices: use --interleave slices
