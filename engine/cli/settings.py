@@ -25,6 +25,7 @@ ENVIRONMENT = (
     ("PGBED_USER", "User that runs servers and clients if bench is started as root."),
     ("PGBED_SOCKETS", "Folder in which each server has its private socket folder; a short path."),
     ("PGBED_PROBE_HELPER", "Program that attaches probes with privilege; the NixOS module sets it."),
+    ("PGBED_FEATURES", "Features of your own: Python modules with a FEATURE, separated by commas."),
     ("PGBED_PACKAGE_SET", "Packages that ./bench builds from: nixpkgs, or hostpkgs for this machine's own tools."),
     ("BENCH_TARBALLS", "Folder of PostgreSQL's source tarballs, for machines without network access."),
 )
