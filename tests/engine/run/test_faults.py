@@ -214,11 +214,15 @@ def test_a_second_run_is_refused_unless_it_shares_knowingly(
 
 
 HOLD_THE_HOST = """
-import sys
+import sys, time
+from contextlib import suppress
+from engine.core.errors import UserError
 from engine.system.host_lock import exclusive_run
-with exclusive_run(concurrent=True):  # or a real run holds it already
-    print("held", flush=True)
-    sys.stdin.read()
+while True:
+    with suppress(UserError), exclusive_run(concurrent=False):  # or another run does, which may end
+        print("held", flush=True)
+        sys.exit(bool(sys.stdin.read()))
+    time.sleep(0.1)
 """
 
 
