@@ -18,7 +18,9 @@ from engine.plan.prepare import prepare
 from engine.plan.request import Request, request_of, request_options
 from engine.report.render import to_json
 from tests.conftest import unpacked
+from tests.engine.features.counters.test_counters import with_pmu
 from tests.support.benchcall import Bench
+from tests.support.journal import make_run
 from tui.compare import explanation
 from tui.compare.comparison_table import RowKey
 from tui.glyphs import SETS
@@ -72,10 +74,12 @@ def test_launch_offers_the_options_of_all_features(monkeypatch: pytest.MonkeyPat
 def test_each_feature_can_be_taken_away(
     left_out: str, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded = unpacked("two-builds", tmp_path / "run")
-    whole = to_json(compare([recorded]))
+    recorded, name = unpacked("two-builds", tmp_path / "run"), left_out.rpartition(".")[2]
+    counted = make_run(tmp_path / "counted", change=with_pmu)
+    whole, before = to_json(compare([recorded])), {section.key for section in compare([counted]).sections}
     monkeypatch.setattr(features, "REGISTRY", [module for module in features.REGISTRY if module != left_out])
     assert to_json(compare([recorded])) == whole
+    assert before - {section.key for section in compare([counted]).sections} == {name}
     manifest = prepare(request_of({"builds": [label]}), tmp_path, print).manifest
-    assert left_out.rpartition(".")[2] not in manifest.parts and "parts" not in manifest.record()
+    assert name not in manifest.parts and "parts" not in manifest.record()
     assert read_manifest(recorded).parts.keys() == manifest.parts.keys()
