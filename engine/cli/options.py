@@ -39,6 +39,8 @@ class PathArgument(click.Path):
     def check(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> None:
         if not value:
             self.fail("must not be empty", param, ctx)
+        if value.endswith(".html") and not self.file_okay:
+            self.fail(f"'{value}': runs are in a folder; a page is written with --to", param, ctx)
         try:
             Path(value).stat()
         except FileNotFoundError:

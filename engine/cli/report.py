@@ -26,8 +26,6 @@ def report(runs: tuple[str, ...], out: Path, to: Path | None, base: str | None) 
     """
     from engine.report import document  # reads results, which loads more than the other commands need
 
-    if out.suffix == ".html":
-        raise UserError(f"--out names the folder that holds the runs: write the page with --to {out}")
     folders = [find_run(run, out) for run in runs or (None,)]
     to = to or Path(f"{folders[0].resolve().name}-report.html")
     disk.check_writable(to)  # before the work

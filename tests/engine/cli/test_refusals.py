@@ -131,8 +131,14 @@ def test_what_cannot_be_run_is_one_line(row: str, build: Callable[[int | str], B
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
+def test_a_page_is_not_the_folder_of_runs(tmp_path: Path) -> None:
+    (tmp_path / "page.html").touch()
+    outcome = call(("report", "--out", "page.html"), tmp_path)
+    assert outcome.code == 2 and "a page is written with --to" in outcome.stderr
+
+
 CHOSEN = [
-    (known.name, f"-o{own.name}=" if own.rare else f"{own.flag}=")
+    (known.name, f"-O{own.name}=" if own.rare else f"{own.flag}=")
     for known in workloads()
     for own in (*options_of(Request), *options_of(known.options))
 ]
