@@ -39,11 +39,6 @@ def hangs(bench: Bench, step: StepRow, age_s: float, after_ns: int = 0) -> bool:
     return any(second.in_flight_ns > age_s * 1e9 for second in seconds)
 
 
-def await_in_flight(bench: Bench, step: StepRow, age_s: float) -> None:
-    """Waits until an insert statement has been seen to take so long."""
-    wait_for(lambda: hangs(bench, step, age_s), "a statement to hang")
-
-
 def test_a_stall_is_recorded_while_its_statement_runs(bench: Bench, label: str) -> None:
     bench.detached("--pg", label, "--repeats", "1", *LONG)
     step = await_warm(bench)
@@ -59,13 +54,12 @@ def test_a_stall_is_recorded_while_its_statement_runs(bench: Bench, label: str) 
         last = wait_for(seen, "the stall to be seen")[-1]
         assert last.ended_ns is None
         assert "STALL insert" in bench("watch", "--once").stdout
-        await_in_flight(bench, step, 2.2)
+        wait_for(lambda: hangs(bench, step, 2.2), "a statement to hang")
         # Asked while it lasts: on a busy machine its end may be long in coming, and then there was more to it.
         assert next(each for each in seen() if each.id == last.id).data["causes"][0]["name"] == "stopped"
     finally:
         os.kill(backend, signal.SIGCONT)
-    ends = wait_for(lambda: [each for each in ended_stalls(bench, step) if each.id == last.id], "its end")
-    stall = ends[0]
+    (stall,) = wait_for(lambda: [each for each in ended_stalls(bench, step) if each.id == last.id], "its end")
     assert "stopped" in [cause["name"] for cause in stall.data["causes"]]
     assert stall.data["missed_rows"] > 0
     assert stall.data["max_in_flight_ns"] > 2_000_000_000
