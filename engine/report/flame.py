@@ -260,7 +260,7 @@ def scale(base: Profile, new: Profile) -> tuple[float, str]:
 
 
 def graph(
-    step: str, role: str, base: Profile, new: Profile | None = None, changes: Sequence[FunctionChange] = ()
+    step: str, role: str, base: Profile, new: Profile | None = None, changes: tuple[FunctionChange, ...] = ()
 ) -> FlameGraph:
     alike = new is not None and new.label == base.label  # from two runs
     sides = [
@@ -268,7 +268,7 @@ def graph(
         for profile in (base, new)
         if profile is not None
     ]
-    factor, compared = scale(base, new) if new is not None else (1.0, "")
+    factor, how = scale(base, new) if new is not None else (1.0, "")
     before = Counter(under_one_name(base.folded) if new is not None else base.folded)
     after = Counter(under_one_name(new.folded)) if new is not None else Counter[str]()
     lines = tuple((text, before[text], after[text]) for text in sorted({*before, *after}))
@@ -278,18 +278,7 @@ def graph(
         for of in (stack_changes.frames, stack_changes.functions)
     )
     return FlameGraph(
-        step,
-        role,
-        sides[0],
-        other,
-        factor,
-        compared,
-        is_flat(base, new),
-        lines,
-        base.offcpu,
-        certain,
-        own_change,
-        (*changes,),
+        step, role, sides[0], other, factor, how, is_flat(base, new), lines, base.offcpu, certain, own_change, changes
     )
 
 
