@@ -38,16 +38,14 @@ def unpacked(out: Path) -> list[Path]:
     return [unpack(each, "the demo", out) for each in packed]
 
 
-def guided(
-    out: Path, script: Script, stops: Sequence[TourStop] = (), pace: float = 1.0, size: tuple[int, int] = (80, 24)
-) -> None:
+def guided(out: Path, script: Script, stops: Sequence[TourStop] = (), pace: float = 1.0) -> None:
     run, _ = unpacked(out)
     app = GuidedBench(out, run, SETS["ascii"], "live")
     app.context.replayed = stalled(run)[:2]
     app.guide(stops or staying(run), pace)
 
     async def act() -> None:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=(80, 24)) as pilot:
             await script(pilot, app)
 
     asyncio.run(act())
@@ -58,8 +56,7 @@ def told(app: GuidedBench) -> str:
     return " ".join("".join(text for text, _ in line).strip() for line in boxes[0].lines) if boxes else ""
 
 
-@pytest.mark.parametrize("size", [(80, 24)])
-def test_every_stop_shows_what_it_tells_of(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_every_stop_shows_what_it_tells_of(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
         stops = app._stops
         assert len(stops) == 13
@@ -77,7 +74,7 @@ def test_every_stop_shows_what_it_tells_of(tmp_path: Path, size: tuple[int, int]
             assert stops[place - 1].until in app.screen_text()
             await pilot.press("left")
 
-    guided(tmp_path, script, size=size)
+    guided(tmp_path, script)
 
 
 def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
