@@ -258,23 +258,29 @@ def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -
 
 
 def _section_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
-    """The findings of sections on a step and subject: the last figure of each row, its name, and the interval."""
+    """The findings of sections on a step and subject: the last figure of each row, its name, and the interval.
+
+    A figure of a column without intervals is named by the column, too.
+    """
     lines: list[Line] = []
     for section in comparison.sections:
-        rows, unit = section.of(step, subject), section.columns[-1].unit if section.columns else ""
+        rows, last = section.of(step, subject), section.columns[-1]
         deep = any(row.depth for row in rows)  # those at the margin are headings then
         shown = [
             (row, row.values[-1])
             for row in rows
             if row.values and not isinstance(row.values[-1], str | None) and (row.depth or not deep)
         ]
-        if all(row.mark == "dim" and not interval(figure, unit) for row, figure in shown):
+        if all(row.mark == "dim" and not interval(figure, last.unit) for row, figure in shown):
             continue
         for row, figure in shown[:MOST_ROWS]:
-            value = text(figure, unit) + " us" * (unit == "change")
-            bounds = f"  {interval(figure, unit)}".rstrip()
+            value = text(figure, last.unit) + " us" * (last.unit == "change")
+            bounds = f"  {interval(figure, last.unit)}".rstrip()
             mark = row.mark if row.mark == "dim" else "strong"
-            lines.append(line((f"{value:>5} ", mark), (row.name, mark.replace("strong", "")), (bounds, "dim")))
+            name = row.name if last.bounds else f"{row.name}, {' '.join(last.name.split())}"
+            lines.append(line((f"{value:>5} ", mark), (name, mark.replace("strong", "")), (bounds, "dim")))
+        if len(shown) > MOST_ROWS:
+            lines.append(line((f"and {len(shown) - MOST_ROWS} more (bench compare --all)", "dim")))
     return lines
 
 

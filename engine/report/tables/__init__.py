@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import groupby
 
 from engine.report.tables import counters, performance, published, response_times, statements, time_parts, transactions
 from engine.results.comparison import Comparison
@@ -81,14 +82,12 @@ def sections(comparison: Comparison, *, with_published: bool = False, brief: boo
 
 
 def shortened(section: Section) -> Section:
-    """The section with `MOST_ROWS` rows at most below each step and build, such as functions; JSON has all of them."""
-    if section.flat:
-        return section
+    """The section with `MOST_ROWS` rows at most below each heading, such as functions; JSON has all of them."""
     rows: list[Row] = []
-    for step, subject in dict.fromkeys((line.step, line.subject) for line in section.rows):
-        rows_of = section.of(step, subject)
-        kept = rows_of if not step else rows_of[: 1 + MOST_ROWS]
+    for (step, subject, below), lines in groupby(section.rows, lambda line: (line.step, line.subject, line.depth > 0)):
+        every = list(lines)
+        kept = every[:MOST_ROWS] if step and below and not section.flat else every
         rows += kept
-        if further := len(rows_of) - len(kept):
+        if further := len(every) - len(kept):
             rows.append(row(f"and {further} more (--json)", step=step, subject=subject, mark="dim", depth=1))
     return replace(section, rows=tuple(rows))

@@ -59,7 +59,7 @@ def test_a_feature_that_is_added_is_everywhere(
         assert entered_ns < clocks[place][0] < clocks[place][1] < left_ns
     subject = comparison.subjects[0]
     lines = explanation.why(comparison, RowKey("l.i0", "rate_per_s"), subject, SETS["ascii"], 60, 4)
-    assert f"    5 {subject.name}" in ["".join(text for text, _ in line).rstrip() for line in lines]
+    assert f"    5 {subject.name}, letters" in ["".join(text for text, _ in line).rstrip() for line in lines]
 
 
 def test_launch_offers_the_options_of_all_features(monkeypatch: pytest.MonkeyPatch) -> None:
