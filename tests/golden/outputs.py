@@ -214,13 +214,7 @@ def _made(folder: Path) -> dict[str, list[Path]]:
         noise=0.03,
     )
     one_pair = make_run(folder / "one-pair" / "run", repeats=1)
-    alone = {
-        "failures": failures,
-        "kernels": kernels,
-        "one-pair": one_pair,
-        "options": options,
-        "sliced": sliced,
-    }
+    alone = {"failures": failures, "kernels": kernels, "one-pair": one_pair, "options": options, "sliced": sliced}
     return {"pooled": pooled} | {name: [run] for name, run in alone.items()}
 
 

@@ -99,11 +99,7 @@ def test_what_follows_a_step_is_not_of_another_workload(cells: tuple[Cell, ...])
             0, attempt, place, name, "query", "finished", from_s * SECOND_NS, until_s * SECOND_NS, 0, {}, None
         )
 
-    rows = {
-        1: [step(1, 0, "short", 10, 95)],
-        2: [step(2, 0, "long", 110, 995)],
-        3: [step(3, 0, "short", 1010, 1095)],
-    }
+    rows = {1: [step(1, 0, "short", 10, 95)], 2: [step(2, 0, "long", 110, 995)], 3: [step(3, 0, "short", 1010, 1095)]}
     tried = [
         attempt(cells[0], "finished", 0, 100),
         attempt(cells[1], "finished", 100, 1000),

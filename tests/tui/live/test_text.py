@@ -128,11 +128,7 @@ def test_a_window_is_never_wider_than_the_step(tmp_path: Path) -> None:
     with growing(tmp_path) as live, JournalReader(live.run) as reader:
         step = reader.steps(live.attempt)[0]
     start = step.started_ns
-    for length_s, places, said in (
-        (40, [0], "0-45s"),
-        (200, [2, 0], "0-5m00s"),
-        (2000, [1, 2, 0], "0-45m00s"),
-    ):
+    for length_s, places, said in ((40, [0], "0-45s"), (200, [2, 0], "0-5m00s"), (2000, [1, 2, 0], "0-45m00s")):
         at_ns = start + length_s * SECOND_NS
         whole = axes.whole(step, at_ns)
         window = 0

@@ -202,11 +202,7 @@ def test_the_upper_edge_is_near_and_above(value: float) -> None:
 
 
 @settings(deadline=None)
-@given(
-    st.integers(1, 120),
-    st.floats(0, 1),
-    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3)), max_size=5),
-)
+@given(st.integers(1, 120), st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3)), max_size=5))
 def test_the_ribbon_marks_every_stall(cells: int, at: float, stalls: list[tuple[float, float]]) -> None:
     intervals = [(start * 1000, (start + length) * 1000) for start, length in stalls if start < 1]
     row = ribbon(cells, (0, 1000), at * 1000, [(*interval, "worse") for interval in intervals])

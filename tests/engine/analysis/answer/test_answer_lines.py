@@ -44,16 +44,8 @@ from tests.support.journal import ENVIRONMENT, make_run
             "17.0 against 16.3: undecided in all 4 steps: * ±*%, * ±*%, * ±*% and 1 more; * more pairs, about * "
             "minutes, would decide 3 of them",
         ),
-        (
-            {"l.i1": 0.5},
-            {"repeats": 2},
-            "17.0 against 16.3: no verdict from two pairs: 3 are needed, better 4 or 6",
-        ),
-        (
-            {},
-            {"repeats": 1, "blocks": 40},
-            "17.0 against 16.3: no verdict from one pair: 3 are needed, better 8",
-        ),
+        ({"l.i1": 0.5}, {"repeats": 2}, "17.0 against 16.3: no verdict from two pairs: 3 are needed, better 4 or 6"),
+        ({}, {"repeats": 1, "blocks": 40}, "17.0 against 16.3: no verdict from one pair: 3 are needed, better 8"),
     ],
 )
 def test_the_answer_names_and_counts_steps(

@@ -15,13 +15,7 @@ WEIGHTS = [1 / (place + 1) for place in range(len(NAMES))]
 PLANTED, DEARER = NAMES.index("main;d;f1"), 8  # a frame of 1.4% of all samples takes so many times as much
 GRAPHS = 60
 # Cells of each side, samples in each, how far the cells themselves scatter, and whether statements were counted.
-SIZES = [
-    (1, 350, 0.0, True),
-    (1, 350, 0.0, False),
-    (3, 120, 0.1, True),
-    (3, 120, 0.0, False),
-    (5, 300, 0.2, True),
-]
+SIZES = [(1, 350, 0.0, True), (1, 350, 0.0, False), (3, 120, 0.1, True), (3, 120, 0.0, False), (5, 300, 0.2, True)]
 
 
 def cell(chance: random.Random, samples: int, scatter: float, *, counted: bool, dearer: float = 1.0) -> CellStacks:
