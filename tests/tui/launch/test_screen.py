@@ -118,11 +118,13 @@ def test_a_plan_is_kept_and_taken_up_again(out: Path, small: Path, tmp_path: Pat
 def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
-        screen.change(replace(screen.plan, repeats=2))
+        screen.change(replace(screen.plan, repeats=2, interleave="cells"))
         await pilot.press("d")
         await until(pilot, lambda: isinstance(pilot.app.screen, PagesScreen))
         shown = words(pilot)
         assert command(screen.plan) in shown and "in all (rough estimate)" in shown
+        rows = (f"{screen.plan.builds[place]} auto {repeat}" for place, repeat in ((0, 1), (1, 1), (1, 2), (0, 2)))
+        assert " ".join(f"{number} {row}" for number, row in enumerate(rows, 1)) in shown
         await pilot.press("space", "pageup", "down", "escape")
         await pilot.pause()
         assert pilot.app.screen is screen and not out.exists()
