@@ -260,7 +260,7 @@ def _plan_lines(comparison: Comparison, step: str, subject: str, columns: int) -
 def _section_lines(comparison: Comparison, step: str, subject: str) -> list[Line]:
     """The findings of sections on a step and subject: the last figure of each row, its name, and the interval.
 
-    A figure of a column without intervals is named by the column, too.
+    A figure without a unit is named by its column, too.
     """
     lines: list[Line] = []
     for section in comparison.sections:
@@ -277,7 +277,7 @@ def _section_lines(comparison: Comparison, step: str, subject: str) -> list[Line
             value = text(figure, last.unit) + " us" * (last.unit == "change")
             bounds = f"  {interval(figure, last.unit)}".rstrip()
             mark = row.mark if row.mark == "dim" else "strong"
-            name = row.name if last.bounds else f"{row.name}, {' '.join(last.name.split())}"
+            name = f"{row.name}, {' '.join(last.name.split())}" if last.unit in ("", "count") else row.name
             lines.append(line((f"{value:>5} ", mark), (name, mark.replace("strong", "")), (bounds, "dim")))
         if len(shown) > MOST_ROWS:
             lines.append(line((f"and {len(shown) - MOST_ROWS} more (bench compare --all)", "dim")))
