@@ -98,7 +98,7 @@ STANDS_FOR = {
     "WORD,…": "word",
     "NAME": "patch",
     "COMMAND": "compare",
-    "17.11": "patch",
+    "18.6": "patch",
 }
 
 FILES = {
