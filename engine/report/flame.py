@@ -89,8 +89,7 @@ def most_sampled(
     for (owner, named, worker), paths in stacks.recorded(run, stacks.FOLDERS[offcpu]).items():
         kind = role_kind(worker)
         if owner == subject and step in (None, named):
-            of_role = role in (None, worker, kind)
-            counted = [path for path in paths if of_role and cell in (None, path.parents[1].name)]
+            counted = [path for path in paths if role in (None, worker, kind) and cell in (None, path.parents[1].name)]
             samples[named, role or kind] += sum(sum(stacks.parse(path).values()) for path in counted)
     return max(samples, key=samples.__getitem__, default=(step or "", role or ""))
 

@@ -34,7 +34,7 @@ GROUPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class OltpTest:
     """`event` are the statements of one event, each followed by an answer; several are a transaction.
 
     `rows` is the publication's range, if several tests differ in it only.
@@ -44,8 +44,6 @@ class Test:
     group: str
     event: tuple[OltpStatement, ...]
     rows: int = 0
-
-    __test__ = False  # not one of pytest's tests
 
     @property
     def name(self) -> str:
@@ -84,39 +82,39 @@ def _transaction(*statements: OltpStatement) -> tuple[OltpStatement, ...]:
 
 
 TESTS = (
-    Test("update-inlist", "write", (UPDATE_LIST,)),
-    Test("update-index", "write", (UPDATE_INDEX,)),
-    Test("update-nonindex", "write", (UPDATE_NONINDEX,)),
-    Test("update-one", "write", (UPDATE_ONE,)),
-    Test("update-zipf", "write", (UPDATE_ZIPF,)),
-    Test("write-only", "write", _transaction(*_WRITES)),
-    *(Test("read-write", "write", _transaction(*_reads(rows), *_WRITES), rows) for rows in (10, 100)),
-    Test("scan.warm", "scan", (SCAN,)),
-    Test("scan", "scan", (SCAN,)),
-    *(Test("read-only", "aggregate", _transaction(*_reads(rows)), rows) for rows in (10, 100, 10_000)),
+    OltpTest("update-inlist", "write", (UPDATE_LIST,)),
+    OltpTest("update-index", "write", (UPDATE_INDEX,)),
+    OltpTest("update-nonindex", "write", (UPDATE_NONINDEX,)),
+    OltpTest("update-one", "write", (UPDATE_ONE,)),
+    OltpTest("update-zipf", "write", (UPDATE_ZIPF,)),
+    OltpTest("write-only", "write", _transaction(*_WRITES)),
+    *(OltpTest("read-write", "write", _transaction(*_reads(rows), *_WRITES), rows) for rows in (10, 100)),
+    OltpTest("scan.warm", "scan", (SCAN,)),
+    OltpTest("scan", "scan", (SCAN,)),
+    *(OltpTest("read-only", "aggregate", _transaction(*_reads(rows)), rows) for rows in (10, 100, 10_000)),
     *(
-        Test(f"read-only-{kind}", "aggregate", _transaction(*_reads(1000, [kind])))
+        OltpTest(f"read-only-{kind}", "aggregate", _transaction(*_reads(1000, [kind])))
         for kind in ("simple", "sum", "order", "distinct")
     ),
-    Test("read-only-count", "aggregate", (between("count(c)", 999),)),
-    Test("point-query", "point", (POINT,)),
-    *(Test("random-points", "point", (among("c", "id", rows),), rows) for rows in (10, 100, 1000)),
-    Test("hot-points", "point", (among("c", "id", 100, "hot"),)),
-    Test("points-covered-pk", "point", (among("id", "id", 100),)),
-    Test("points-covered-si", "point", (among("k", "k", 100, "key"),)),
-    Test("points-notcovered-pk", "point", (among("id, c", "id", 100),)),
-    Test("points-notcovered-si", "point", (among("k, c", "k", 100, "key"),)),
-    Test("range-covered-pk", "range", (between("id", 100),)),
-    Test("range-covered-si", "range", (between("k", 100, "k"),)),
-    Test("range-notcovered-pk", "range", (between("id, c", 100),)),
-    Test("range-notcovered-si", "range", (between("k, c", 100, "k"),)),
-    Test("delete", "write", (DELETE,)),
-    Test("insert", "write", (INSERT,)),
+    OltpTest("read-only-count", "aggregate", (between("count(c)", 999),)),
+    OltpTest("point-query", "point", (POINT,)),
+    *(OltpTest("random-points", "point", (among("c", "id", rows),), rows) for rows in (10, 100, 1000)),
+    OltpTest("hot-points", "point", (among("c", "id", 100, "hot"),)),
+    OltpTest("points-covered-pk", "point", (among("id", "id", 100),)),
+    OltpTest("points-covered-si", "point", (among("k", "k", 100, "key"),)),
+    OltpTest("points-notcovered-pk", "point", (among("id, c", "id", 100),)),
+    OltpTest("points-notcovered-si", "point", (among("k, c", "k", 100, "key"),)),
+    OltpTest("range-covered-pk", "range", (between("id", 100),)),
+    OltpTest("range-covered-si", "range", (between("k", 100, "k"),)),
+    OltpTest("range-notcovered-pk", "range", (between("id, c", 100),)),
+    OltpTest("range-notcovered-si", "range", (between("k, c", 100, "k"),)),
+    OltpTest("delete", "write", (DELETE,)),
+    OltpTest("insert", "write", (INSERT,)),
 )
 BY_NAME = {test.name: test for test in TESTS}
 
 
-def chosen(names: Sequence[str]) -> tuple[Test, ...]:
+def chosen(names: Sequence[str]) -> tuple[OltpTest, ...]:
     """The tests of these names, groups or families, in their order; all without a name. Raises UnknownName."""
     if not names:
         return TESTS

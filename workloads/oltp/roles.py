@@ -13,7 +13,7 @@ from workloads.client import seeds
 from workloads.client.connection import COMMAND_OK, SqlError, error_of, execute
 from workloads.client.counter_page import Control, Page, Word
 from workloads.client.process import Gates, Stopped, await_slice, check_stop, clock, pair_with_backend, recorder
-from workloads.oltp.catalog import BY_NAME, Test
+from workloads.oltp.catalog import BY_NAME, OltpTest
 from workloads.oltp.exchange import Exchange
 from workloads.oltp.messages import Draw, events, name_of
 from workloads.oltp.spec import OltpSpec
@@ -124,7 +124,7 @@ def client(context: OltpContext) -> None:
         tally.sort()
 
 
-def _prepare(context: OltpContext, test: Test) -> None:
+def _prepare(context: OltpContext, test: OltpTest) -> None:
     for place, statement in enumerate(test.event):
         for table in range(1, context.spec.options.tables + 1):
             if statement.prepared:
@@ -134,7 +134,7 @@ def _prepare(context: OltpContext, test: Test) -> None:
                     raise error_of(context.connection, result)
 
 
-def _tolerate(context: OltpContext, exchange: Exchange, test: Test, error: SqlError) -> None:
+def _tolerate(context: OltpContext, exchange: Exchange, test: OltpTest, error: SqlError) -> None:
     """Count an event that failed, and end its transaction. Raises an error that ends the step."""
     word = TOLERATED.get(error.sqlstate)
     if word is None:

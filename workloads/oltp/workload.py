@@ -15,7 +15,7 @@ import msgspec
 from workloads.api.base import Launch, Listing, Maintenance, Place, Plan, PrimaryMetric, Record, Role, Step, Workload
 from workloads.api.names import pick
 from workloads.api.options import given
-from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, Test, chosen
+from workloads.oltp.catalog import BY_NAME, GROUPS, TESTS, OltpTest, chosen
 from workloads.oltp.options import SHAPE, Options, recorded
 from workloads.oltp.spec import LOAD, QUERY, OltpSpec, role_list
 from workloads.oltp.statements import TABLE
@@ -130,13 +130,13 @@ def _steps(options: Options) -> list[dict[str, Any]]:
     return [step for step in steps if step["name"] in wanted or step["name"] in (LOAD, VACUUM)]
 
 
-def _of_tests(tests: Sequence[Test], options: Options) -> Iterator[dict[str, Any]]:
+def _of_tests(tests: Sequence[OltpTest], options: Options) -> Iterator[dict[str, Any]]:
     def vacuum(name: str) -> dict[str, Any]:
         return {"name": name, "kind": PAUSE, "seconds": options.pause_seconds}
 
     yield {"name": LOAD, "kind": LOAD}
     yield vacuum(VACUUM)
-    before: Test | None = None
+    before: OltpTest | None = None
     for test in tests:
         if before is not None and before.writes and not test.writes:
             yield vacuum(f"{VACUUM}.writes")
@@ -169,7 +169,7 @@ def _tables(options: Options) -> tuple[str, ...]:
     return tuple(f"{TABLE}{table}" for table in range(1, options.tables + 1))
 
 
-def _described(test: Test) -> str:
+def _described(test: OltpTest) -> str:
     statements = dict.fromkeys(
         statement.of(1) if len(statement.values) < 2 else statement.sql for statement in test.event
     )

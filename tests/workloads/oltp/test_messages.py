@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.ibdatabase import Database
 from workloads.client.connection import COMMAND_OK, open_connection
-from workloads.oltp.catalog import TESTS, Test
+from workloads.oltp.catalog import TESTS, OltpTest
 from workloads.oltp.exchange import Exchange
 from workloads.oltp.messages import Draw, events, name_of, zipf
 
@@ -45,7 +45,7 @@ def loaded(database: Callable[..., Database]) -> Database:
     return found
 
 
-def answers(target: Database, test: Test, count: int) -> list[list[int]]:
+def answers(target: Database, test: OltpTest, count: int) -> list[list[int]]:
     """Rows of each statement of the first events."""
     connection = open_connection(target.dsn)
     for place, statement in enumerate(test.event):
