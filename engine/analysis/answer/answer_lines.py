@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.checks import external_servers
-from engine.analysis.ratios.group_verdicts import StepGroup
 from engine.core.model import PAIRS, Subject
 from engine.results.comparison import Answer
 from engine.results.ratio import CHANGED, CPU, DELETE_PLAN, LATENCIES, MIN_PAIRS, PRIMARY_METRICS, TIME, Ratio, Verdict
+
+if TYPE_CHECKING:
+    from engine.analysis.ratios.group_verdicts import StepGroup
 
 NAMED = 3  # steps listed with their figures; others are counted
 
