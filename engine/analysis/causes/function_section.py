@@ -43,7 +43,8 @@ def section(every: Sequence[FunctionCosts], steps: Sequence[str]) -> Section:
     rows = [row for costs in differing for row in _rows(costs)]
     if compared and not rows:
         count, reason = sum(costs.tested for costs in compared), next((c.reason for c in compared if c.reason), "")
-        rows.append(row(f"none significant{f': {reason}' if reason and not count else f' of {count:,} tested'}"))
+        untested = reason and not count
+        rows.append(row(f"none significant: {reason}" if untested else f"none significant of {count:,} tested"))
     rows += [row(f"{', '.join(of)}: {reason}") for reason, of in unlike.items()]
     headings = columns("step, build and function", "base", "us", Column("more", "change", bounds="95%"))
     title = "Functions whose own CPU time per operation differs (us; the intervals hold together)"
