@@ -39,15 +39,17 @@ def delete(names: tuple[str, ...], yes: bool, out: Path) -> None:
     """
     # Check all before touching the first: one wrong name removes nothing.
     folders = list(dict.fromkeys(housekeeping.removable(find_run(name, out), out) for name in names))
-    if not yes:
-        for folder in folders:
-            taken = sum(map(disk.occupied_bytes, (folder, housekeeping.data_of(folder))))
-            echo(f"{folder}  {size(taken)}", err=True)
-    agree(f"Remove {f'these {len(folders)} runs' if len(folders) > 1 else 'this run'} for good?", yes)
+    lines = [] if yes else [f"{folder}  {size(_occupied_bytes(folder))}" for folder in folders]
+    lines.append(f"Remove {f'these {len(folders)} runs' if len(folders) > 1 else 'this run'} for good?")
+    agree("\n".join(lines), yes)
     for folder in folders:
         freed = housekeeping.delete(folder, out, lambda text: echo(text, err=True))
         echo(f"removed {folder.name}: {size(freed)} freed")
     _remove_unused_links(out)
+
+
+def _occupied_bytes(folder: Path) -> int:
+    return sum(map(disk.occupied_bytes, (folder, housekeeping.data_of(folder))))
 
 
 def _remove_unused_links(out: Path) -> None:
