@@ -24,8 +24,11 @@ set -e
 runner=$1 nix=$2; shift 2
 mount --make-rprivate /
 install -d -o 1001 -g 1001 "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
-printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" | cat /etc/passwd - > "$runner/passwd"
-mount --bind "$runner/passwd" /etc/passwd
+# All of /etc, since a file that is replaced outside, as accounts come and go, is no mount point here any more.
+rm -rf "$runner/etc"
+cp -a /etc "$runner/etc"
+printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" >> "$runner/etc/passwd"
+mount --bind "$runner/etc" /etc
 mount --bind "$runner/home" "$runner/home"
 mount -o remount,bind,ro "$runner/home"
 case $nix in
