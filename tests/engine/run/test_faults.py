@@ -350,7 +350,7 @@ def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], 
             """Await more than the cell's failure: the next one has begun by then, and would find no room either."""
             with hog.open("ab", buffering=0) as file, suppress(OSError):  # again what a checkpoint has set free
                 while running():
-                    file.write(bytes(1 << 20))
+                    file.write(bytes(64 << 20))  # faster than the step ends
             return not running()
 
         wait_for(ended, "the server to end")
