@@ -191,7 +191,7 @@ def main() -> None:
     """Does this PostgreSQL release, patch, setting or kernel change performance? By how much, how surely, and why?
 
     \b
-    bench --pg 16.3,18.6                 compare two releases: about 11 minutes
+    bench --pg 16.3,18.6                 compare two releases: about 9 minutes
     bench --pg 16.3 --config cx5,cx7     compare two configs on one build
     bench compare RUN                    show the results of a run again
     bench list builds                    list the builds that can be compared
