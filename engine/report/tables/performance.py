@@ -108,9 +108,12 @@ def repeats(comparison: Comparison) -> Iterable[Section]:
                     for name in names
                 )
                 rows.append(row(value, min(every), *dots, max(every)))
-        unit, _, by = sweep.title.partition(" by ")
-        title = f"Every repeat by {by.partition(' (')[0]} ({unit}, lowest to highest of a row)"
-        yield Section("repeats", title, columns(sweep.columns[0].name, "lowest", *names, "highest"), tuple(rows))
+        if not rows:
+            continue
+        swept = sweep.columns[0].name
+        unit = comparison.units[points[0][1]]  # of all its steps
+        title = f"Every repeat by number of {swept} ({unit}, lowest to highest of a row)"
+        yield Section("repeats", title, columns(swept, "lowest", *names, "highest"), tuple(rows))
 
 
 def _modes(comparison: Comparison, name: str, step: str) -> str:
