@@ -313,13 +313,12 @@ def _drop_database(connection: psycopg.Connection[Any], created: Made) -> str:
             f"database {created.database} on {created.build} does not bear this run's mark, so it is not dropped: "
             f"look into it, drop it yourself, and remove {RECORD} in the cell's folder"
         )
-    force = " WITH (FORCE)" if connection.info.server_version >= 130000 else ""
-    if not force:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
-            (created.database,),
-        )
-    connection.execute(sql.SQL("DROP DATABASE {}" + force).format(sql.Identifier(created.database)))
+    # Not WITH (FORCE), which a role may not use while autovacuum is at work there; without it, DROP ends autovacuum.
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+        (created.database,),
+    )
+    connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(created.database)))
     return f"database {created.database} on {created.build}"
 
 

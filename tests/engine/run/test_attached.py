@@ -23,6 +23,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.run_lock import is_locked
 from engine.plan import planfile
 from engine.plan.prepare import prepare
+from engine.postgres.external_cell import RECORD, clear
 from engine.postgres.server import Server
 from engine.report.render import to_json
 from engine.view.player import Player
@@ -274,6 +275,24 @@ def test_a_killed_engines_database_is_dropped_by_its_mark(bench: Bench, running:
     os.kill(bench.engine_pid(), signal.SIGKILL)  # what outlives it clears up at once
     wait_for(lambda: not old.made, "the database to be dropped")
     wait_for(lambda: not list(run.glob("cells/*/database.json")), "its record to go")
+
+
+def test_a_database_is_dropped_while_autovacuum_works_there(running: list[Running], tmp_path: Path) -> None:
+    slow = "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1, autovacuum_vacuum_threshold = 1"
+    for place, server in enumerate(running):
+        cell = tmp_path / "cells" / f"{place}"
+        cell.mkdir(parents=True)
+        (cell / RECORD).write_text(json.dumps({"build": "prod", "database": "pgbed_busy", "mark": "ours"}))
+        server.ask("ALTER SYSTEM SET autovacuum_naptime = 1")
+        server.ask("SELECT pg_reload_conf()")
+        server.ask("CREATE DATABASE pgbed_busy OWNER tenant")
+        server.ask("COMMENT ON DATABASE pgbed_busy IS 'ours'")
+        server.ask(f"CREATE TABLE t WITH ({slow}) AS SELECT generate_series(1, 100000) AS a", "pgbed_busy")
+        server.ask("DELETE FROM t", "pgbed_busy")
+        workers = "SELECT pid FROM pg_stat_activity WHERE datname = 'pgbed_busy' AND backend_type = 'autovacuum worker'"
+        wait_for(lambda: server.ask(workers), "autovacuum")  # noqa: B023
+        assert clear(cell, server.dsn()) == "database pgbed_busy on prod"
+        assert server.made == []
 
 
 def test_a_given_database_must_be_and_become_empty(bench: Bench, running: list[Running]) -> None:
