@@ -26,7 +26,7 @@ mount --make-rprivate /
 install -d -o 1001 -g 1001 "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
 # All of /etc, since a file that is replaced outside, as accounts come and go, is no mount point here any more.
 rm -rf "$runner/etc"
-cp -a /etc "$runner/etc"
+cp -a /etc "$runner/etc" 2>/dev/null || test -s "$runner/etc/passwd"  # a lock went while it was copied
 printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" >> "$runner/etc/passwd"
 mount --bind "$runner/etc" /etc
 mount --bind "$runner/home" "$runner/home"
