@@ -62,7 +62,7 @@ SELECT any_value(id) FROM regions;
 -- name: version
 SELECT version();
 -- name: outlasts_slices
-SELECT count(*) FROM generate_series(1, 1000000);
+SELECT count(*) FROM generate_series(1, 700000);
 """
 
 
@@ -78,7 +78,8 @@ def bench(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[B
     (dump := folder / "app.sql").write_text("\ufeff" + "".join(parts), newline="")
     (statements := folder / "statements.sql").write_text(STATEMENTS)
     done = bench("run", "--pg", ",".join(labels), "--workload", "own", "--dump", str(dump), "--repeats", "1",
-                 "--statements", str(statements), "--seconds", "1", "--set", "shared_buffers=32MB", "--check-results",
+                 "--statements", str(statements), "--seconds", "1", "--slice-ms", "20",
+                 "--set", "shared_buffers=32MB", "--check-results",
                  "--plain")  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     assert LEFT_OUT in " ".join((done.stdout + done.stderr).split())
