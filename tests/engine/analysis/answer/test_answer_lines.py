@@ -52,10 +52,10 @@ def test_the_answer_names_and_counts_steps(
     tmp_path: Path, effects: dict[str, float], how: dict[str, Any], sentence: str
 ) -> None:
     """`*` stands for figures."""
-    made = {"noise": 0.0005, "repeats": 4, **how}
-    (found,) = compare([make_run(tmp_path / "r", effects={("17.0", s): e for s, e in effects.items()}, **made)]).answer
+    plan = {"noise": 0.0005, "repeats": 4, **how}
+    (answer,) = compare([make_run(tmp_path / "r", effects={("17.0", s): e for s, e in effects.items()}, **plan)]).answer
     pattern = re.escape(sentence).replace(r"\*", r"[-+\w., ]+?")
-    assert found.subject == "17.0" and re.fullmatch(pattern, found.text), found.text
+    assert answer.subject == "17.0" and re.fullmatch(pattern, answer.text), answer.text
 
 
 def noisy(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
@@ -64,8 +64,8 @@ def noisy(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 
 
 def test_what_is_undecided_says_what_would_decide_it(tmp_path: Path) -> None:
-    (found,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=noisy)]).answer
-    within, undecided = found.lines
+    (answer,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=noisy)]).answer
+    within, undecided = answer.lines
     assert within == "17.0 is within 2% of 16.3 in 3 of 4 steps: l.i0, l.x, qr100"
     assert undecided.startswith("undecided in 1: l.i1 ±") and undecided.endswith(" minutes, would decide it")
 
@@ -93,15 +93,15 @@ def test_no_slower_reports_the_worst_end_of_the_interval(tmp_path: Path) -> None
 def test_answer_table_and_gate_show_one_interval(tmp_path: Path) -> None:
     """Joint bounds are wider than 95% for slower or faster steps only."""
     comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, noise=0.005, repeats=5)])
-    found = comparison.ratio("17.0", "l.i1", "rate_per_s")
-    assert found is not None and found.bounds and found.low and found.high
-    assert found.bounds[0] < found.low and found.high < found.bounds[1]
-    low, high = found.bounds
-    effect = f"{found.ratio - 1:+.1%} [{100 * (low - 1):+.1f}, {100 * (high - 1):+.1f}]"  # type: ignore[operator]
+    ratio = comparison.ratio("17.0", "l.i1", "rate_per_s")
+    assert ratio is not None and ratio.bounds and ratio.low and ratio.high
+    assert ratio.bounds[0] < ratio.low and ratio.high < ratio.bounds[1]
+    low, high = ratio.bounds
+    effect = f"{ratio.ratio - 1:+.1%} [{100 * (low - 1):+.1f}, {100 * (high - 1):+.1f}]"  # type: ignore[operator]
     assert comparison.answer_for("17.0")[0] == f"17.0 is slower than 16.3 in 1 of 4 steps: l.i1 {effect}"
-    (judged,) = (each for each in gate.judge(comparison, {}, gate.GatePlan((), {})) if each.step == "l.i1")
+    (judged,) = (entry for entry in gate.judge(comparison, {}, gate.GatePlan((), {})) if entry.step == "l.i1")
     assert judged.text == f"slower: {effect} of 5 pairs"
-    rows = [row for each in drawn(tables.sections(comparison), Notes()) for row, _ in each.rows]
+    rows = [row for section in drawn(tables.sections(comparison), Notes()) for row, _ in section.rows]
     assert any(f"{low:.3f}-{high:.3f}" in row for row in rows)
 
 
@@ -109,9 +109,9 @@ def test_pairs_of_cells_abreast_take_their_time_once(tmp_path: Path) -> None:
     minutes = []
     for name, slices in (("whole", None), ("interleaved", lambda cell, step: [])):
         run = make_run(tmp_path / name, noise=0.0005, repeats=4, change=noisy, slices=slices)
-        told = re.search(r"(\d+) more pairs, about (\d+) minutes", compare([run]).answer[0].text)
-        assert told
-        minutes.append((int(told.group(1)), int(told.group(2))))
+        match = re.search(r"(\d+) more pairs, about (\d+) minutes", compare([run]).answer[0].text)
+        assert match
+        minutes.append((int(match.group(1)), int(match.group(2))))
     (pairs, one_after_the_other), (same_pairs, side_by_side) = minutes
     assert pairs == same_pairs and abs(one_after_the_other - 2 * side_by_side) <= 1
 
@@ -121,14 +121,14 @@ def test_cpu_has_a_sentence_where_it_says_something_else(tmp_path: Path) -> None
         factor = 1.1 if cell.subject.build == "17.0" and step == "l.x" else 1
         return replace(totals, server_cpu_ns=int((totals.server_cpu_ns or 0) * factor))
 
-    (found,) = compare([make_run(tmp_path / "r", noise=0.0005, change=dearer)]).answer
+    (answer,) = compare([make_run(tmp_path / "r", noise=0.0005, change=dearer)]).answer
     rates = "17.0 is within 2% of 16.3 in all 4 steps"
-    assert found.text.startswith(f"{rates}\nserver CPU per operation is higher in 1 of 4 steps: l.x +10.0% [+")
+    assert answer.text.startswith(f"{rates}\nserver CPU per operation is higher in 1 of 4 steps: l.x +10.0% [+")
 
 
 def test_a_sentence_for_each_build_but_not_for_the_bases_double(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", builds=("16.3", "17.0", "17.2"), aa=True, noise=0.0005)
-    assert [(each.subject, each.text.split()[0]) for each in compare([run]).answer] == [
+    assert [(answer.subject, answer.text.split()[0]) for answer in compare([run]).answer] == [
         ("17.0", "17.0"),
         ("17.2", "17.2"),
     ]
@@ -137,7 +137,7 @@ def test_a_sentence_for_each_build_but_not_for_the_bases_double(tmp_path: Path) 
 @pytest.mark.slow
 def test_an_interval_that_excludes_one_is_no_verdict_among_many(tmp_path: Path) -> None:
     comparisons = [compare([make_run(tmp_path / str(seed), noise=0.01, repeats=4, seed=seed)]) for seed in range(40)]
-    rates = [ratio for found in comparisons for ratio in found.ratios if ratio.metric == "rate_per_s"]
+    rates = [ratio for comparison in comparisons for ratio in comparison.ratios if ratio.metric == "rate_per_s"]
     missed = [ratio for ratio in rates if not ratio.differs and ((ratio.low or 0) > 1 or (ratio.high or 2) < 1)]
     assert missed and all(ratio.verdict in ("same", *UNCLEAR) for ratio in missed)
     words = [ratio.verdict_text.partition(", +")[0] for ratio in missed if ratio.verdict in UNCLEAR]
@@ -146,8 +146,8 @@ def test_an_interval_that_excludes_one_is_no_verdict_among_many(tmp_path: Path) 
 
 def test_a_difference_near_the_margin_needs_no_more_pairs(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", effects={("17.0", "l.i0"): 0.981}, noise=0.0015, repeats=6)])
-    found = comparison.ratio("17.0", "l.i0", "rate_per_s")
-    assert found is not None and (found.verdict, found.more_pairs, found.reasons) == ("slower", None, ()), found
+    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and (ratio.verdict, ratio.more_pairs, ratio.reasons) == ("slower", None, ()), ratio
 
 
 def test_a_step_in_which_nothing_was_done_is_not_passed_over(tmp_path: Path) -> None:
@@ -156,15 +156,15 @@ def test_a_step_in_which_nothing_was_done_is_not_passed_over(tmp_path: Path) -> 
             return totals
         return replace(totals, roles={name: replace(role, rows=0) for name, role in totals.roles.items()})
 
-    (found,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=idle)]).answer
-    assert found.text.endswith("\nno ratio in 1: l.i1: zero in some cells"), found.text
+    (answer,) = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=idle)]).answer
+    assert answer.text.endswith("\nno ratio in 1: l.i1: zero in some cells"), answer.text
 
 
 def test_where_no_cells_pair_the_reason_is_given_and_no_advice(tmp_path: Path) -> None:
     kernels = [{**ENVIRONMENT, "kernel": {"release": release}} for release in ("6.12.58", "6.18.0")]
-    runs = [make_run(tmp_path / f"k{place}", builds=("16.3",), environment=each) for place, each in enumerate(kernels)]
-    (found,) = compare(runs).answer
-    assert found.text.startswith("6.18.0 against 6.12.58: no verdict: no pairs: "), found.text
+    runs = [make_run(tmp_path / f"k{place}", builds=("16.3",), environment=host) for place, host in enumerate(kernels)]
+    (answer,) = compare(runs).answer
+    assert answer.text.startswith("6.18.0 against 6.12.58: no verdict: no pairs: "), answer.text
 
 
 def test_an_interval_of_thousands_of_percent_is_no_figure(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_scatter_beyond_all_bounds_has_no_visible_effect(tmp_path: Path) -> None
         return replace(totals, seconds=1e-20) if damaged else totals
 
     comparison = compare([make_run(tmp_path / "r", repeats=4, change=wild)])
-    found = comparison.ratio("17.0", "l.i0", "rate_per_s")
-    assert found is not None and found.visible_effect is None
+    ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and ratio.visible_effect is None
 
 
 def test_delete_planning_has_a_verdict_of_its_own(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ def test_delete_planning_has_a_verdict_of_its_own(tmp_path: Path) -> None:
         record = {"n": 1, "sum_us": us * totals.roles["delete"].statements, "seconds": totals.seconds}
         return replace(totals, probes={"delete": {"planner": record}})
 
-    found = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=planned)])
-    ratios = {ratio.step: ratio for ratio in found.ratios if ratio.metric == "delete_plan_us"}
+    result = compare([make_run(tmp_path / "r", noise=0.0005, repeats=4, change=planned)])
+    ratios = {ratio.step: ratio for ratio in result.ratios if ratio.metric == "delete_plan_us"}
     assert ratios["qr100"].verdict == "slower" and {r.verdict for r in ratios.values()} == {"slower", "same"}
     begin = "17.0 is within 2% of 16.3 in all 4 steps\nplanning a DELETE takes 4.1"
     low, high = ratios["qr100"].joint or (0.0, 0.0)
     joint = f"[{low:.2f}, {high:.2f}]"
-    assert found.answer[0].text.startswith(begin) and f" x as long in qr100 {joint}" in found.answer[0].text
-    (table,) = (each for each in drawn(tables.sections(found), Notes()) if each.title.startswith("Planning a DELETE"))
+    assert result.answer[0].text.startswith(begin) and f" x as long in qr100 {joint}" in result.answer[0].text
+    (table,) = (part for part in drawn(tables.sections(result), Notes()) if part.title.startswith("Planning a DELETE"))
     assert [row[3:] for row, _ in table.rows][-1] == (
         "▼4.178",
         "-".join(f"{bound:.3f}" for bound in ratios["qr100"].bounds or ()),

@@ -30,9 +30,9 @@ from tests.support.totals import made_role
 
 
 def rate(comparison: Comparison, step: str, name: str = "17.0", metric: str = "rate_per_s") -> Ratio:
-    found = comparison.ratio(name, step, metric)
-    assert found is not None
-    return found
+    ratio = comparison.ratio(name, step, metric)
+    assert ratio is not None
+    return ratio
 
 
 def test_a_slower_a_faster_and_a_like_step_get_their_verdicts(tmp_path: Path) -> None:
@@ -65,16 +65,16 @@ def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
 
 def test_one_repeat_gives_ratios_and_no_verdict(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", repeats=1, effects={("17.0", "l.i0"): 0.5})])
-    found = rate(comparison, "l.i0")
-    assert (found.verdict, found.low, found.high, found.pairs) == ("none", None, None, 1)
-    assert found.ratio == pytest.approx(0.5, abs=0.02)
+    ratio = rate(comparison, "l.i0")
+    assert (ratio.verdict, ratio.low, ratio.high, ratio.pairs) == ("none", None, None, 1)
+    assert ratio.ratio == pytest.approx(0.5, abs=0.02)
 
 
 def test_noise_leaves_it_undecided_and_says_how_many_pairs_more(tmp_path: Path) -> None:
-    found = rate(compare([make_run(tmp_path / "r", noise=0.01)]), "l.i0")
-    assert found.verdict == "undecided"
-    assert found.more_pairs is not None
-    assert found.more_pairs > 3
+    ratio = rate(compare([make_run(tmp_path / "r", noise=0.01)]), "l.i0")
+    assert ratio.verdict == "undecided"
+    assert ratio.more_pairs is not None
+    assert ratio.more_pairs > 3
 
 
 def test_failed_and_unfinished_cells_are_listed_and_left_out(tmp_path: Path) -> None:
@@ -219,11 +219,11 @@ SLOWED = "CPU speed changed: a fixed amount of work took 100.0 us, then 130.0 us
 def test_a_withheld_verdict_keeps_its_numbers_and_reasons(
     tmp_path: Path, how: dict[str, Any], reasons: list[str]
 ) -> None:
-    found = rate(compare([make_run(tmp_path / "r", effects={("17.0", "qr100"): 0.8}, **how)]), "qr100")
-    assert (found.verdict, found.pairs, found.left_out) == ("withheld", 3, ())
-    assert found.ratio is not None and found.low is not None
+    ratio = rate(compare([make_run(tmp_path / "r", effects={("17.0", "qr100"): 0.8}, **how)]), "qr100")
+    assert (ratio.verdict, ratio.pairs, ratio.left_out) == ("withheld", 3, ())
+    assert ratio.ratio is not None and ratio.low is not None
     # Which of a pair's cells came first changes from pair to pair.
-    assert [reason.replace("130.0 us, then 100.0", "100.0 us, then 130.0") for reason in found.reasons] == reasons
+    assert [reason.replace("130.0 us, then 100.0", "100.0 us, then 130.0") for reason in ratio.reasons] == reasons
 
 
 Environments = Callable[[Cell], dict[str, Any]]
@@ -256,9 +256,9 @@ def test_a_pair_with_a_changed_machine_is_left_out(
     run = make_run(
         tmp_path / "r", repeats=4, effects={("17.0", "qr100"): 0.8}, environments=before, environments_after=after
     )
-    found = rate(compare([run]), "qr100")
-    assert (found.verdict, found.pairs, found.reasons) == ("slower", 3 if left_out else 4, ())
-    assert found.left_out == ((f"left out: {left_out}",) if left_out else ())
+    ratio = rate(compare([run]), "qr100")
+    assert (ratio.verdict, ratio.pairs, ratio.reasons) == ("slower", 3 if left_out else 4, ())
+    assert ratio.left_out == ((f"left out: {left_out}",) if left_out else ())
 
 
 def test_temperatures_are_compared_at_both_ends_of_cells(tmp_path: Path) -> None:
@@ -291,9 +291,9 @@ def test_a_figure_that_a_cell_lacks_costs_that_pair_only(
     def uncovered(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, wal_bytes=None) if step == "l.i0" and lacking(cell) else totals
 
-    found = rate(compare([make_run(tmp_path / "r", repeats=4, change=uncovered)]), "l.i0", metric="wal_bytes_per_op")
-    assert (found.verdict, found.pairs, found.reasons, found.left_out) == expected
-    assert found.ratio == pytest.approx(1.0)
+    ratio = rate(compare([make_run(tmp_path / "r", repeats=4, change=uncovered)]), "l.i0", metric="wal_bytes_per_op")
+    assert (ratio.verdict, ratio.pairs, ratio.reasons, ratio.left_out) == expected
+    assert ratio.ratio == pytest.approx(1.0)
 
 
 def test_causes_stand_out_and_have_no_verdict(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_causes_stand_out_and_have_no_verdict(tmp_path: Path) -> None:
     heap, indexes = (rate(comparison, "l.i0", metric=name) for name in ("heap_bytes", "index_bytes"))
     assert {(cause.verdict, cause.flagged) for cause in (heap, indexes)} == {("none", True)}
     assert (heap.sign, indexes.sign) == ("worse", "better")
-    assert not any(each.flagged for each in comparison.ratios if each.metric not in ("heap_bytes", "index_bytes"))
+    assert not any(ratio.flagged for ratio in comparison.ratios if ratio.metric not in ("heap_bytes", "index_bytes"))
 
 
 def test_a_saturated_client_withholds_rates_but_not_costs(tmp_path: Path) -> None:
@@ -335,9 +335,9 @@ def test_two_modes_that_could_make_the_effect_withhold(tmp_path: Path) -> None:
         )
 
     comparison = compare([make_run(tmp_path / "r", repeats=5, change=moody)])
-    found = rate(comparison, "l.i0")
-    assert found.verdict == "withheld"
-    assert found.reasons[0].startswith("bimodal: the cells of 17.0 lie 1")
+    ratio = rate(comparison, "l.i0")
+    assert ratio.verdict == "withheld"
+    assert ratio.reasons[0].startswith("bimodal: the cells of 17.0 lie 1")
     assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.findings)
 
 
@@ -355,9 +355,9 @@ def test_an_outlying_ratio_is_independent_of_other_pairs_modes(tmp_path: Path) -
         apart = cell.repeat == 2 and cell.subject.build == "17.0"
         return replace(totals, seconds=totals.seconds * (1.5 if cell.repeat > 5 else 1.03 if apart else 1))
 
-    found = compare([make_run(tmp_path / "r", repeats=10, change=moody)])
-    assert (rate(found, "l.i0").verdict, rate(found, "l.i0").reasons) == ("same", ())
-    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in found.findings)
+    comparison = compare([make_run(tmp_path / "r", repeats=10, change=moody)])
+    assert (rate(comparison, "l.i0").verdict, rate(comparison, "l.i0").reasons) == ("same", ())
+    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.findings)
 
 
 # -- several runs
@@ -372,9 +372,9 @@ def test_pairs_of_several_runs_are_pooled(tmp_path: Path) -> None:
 
 def test_builds_of_different_runs_have_ratios_but_no_pairs(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / build, builds=(build,), repeats=3) for build in ("16.3", "17.0")]
-    found = rate(compare(runs), "l.i0")
-    assert (found.verdict, found.pairs, found.low) == ("withheld", 0, None)
-    assert found.reasons[0].startswith("no pairs: the two")
+    ratio = rate(compare(runs), "l.i0")
+    assert (ratio.verdict, ratio.pairs, ratio.low) == ("withheld", 0, None)
+    assert ratio.reasons[0].startswith("no pairs: the two")
 
 
 @pytest.mark.parametrize(
@@ -414,9 +414,9 @@ def test_runs_that_differ_in_what_was_not_the_subject_withhold(
     tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", **change)]
-    found = rate(compare(runs), "l.i0")
-    assert found.verdict == "withheld"
-    assert said in found.reasons
+    ratio = rate(compare(runs), "l.i0")
+    assert ratio.verdict == "withheld"
+    assert said in ratio.reasons
 
 
 def test_a_copy_of_a_run_is_no_further_sample(tmp_path: Path) -> None:
@@ -459,15 +459,15 @@ def test_a_slow_clock_of_the_machine_is_told(tmp_path: Path) -> None:
 
 def test_clocks_and_what_is_unknown_are_told_of_each_config(tmp_path: Path) -> None:
     cells = compared_cells([make_run(tmp_path / "r", builds=("19.0",), configs=("fast", "slow"), repeats=1)])
-    own = {"fast": ("tsc", "x"), "slow": ("system", "y")}
+    clocks = {"fast": ("tsc", "x"), "slow": ("system", "y")}
     every = []
     for cell in cells.cells:
-        clock, name = own[cell.cell.subject.config]
+        clock, name = clocks[cell.cell.subject.config]
         settings, unknown = ServerSettings({"timing_clock_source": clock}), (f"there is no setting {name}",)
         every.append(replace(cell, settings=settings, unknown=unknown))
-    found = findings(replace(cells, cells=tuple(every)), [], [])
-    assert "19.0 has what pgbed does not know: there is no setting x; there is no setting y" in found
-    assert [text for text in found if "different clocks (fast tsc, slow system)" in text]
+    lines = findings(replace(cells, cells=tuple(every)), [], [])
+    assert "19.0 has what pgbed does not know: there is no setting x; there is no setting y" in lines
+    assert [text for text in lines if "different clocks (fast tsc, slow system)" in text]
 
 
 def test_nothing_has_no_ratio_and_no_modes(tmp_path: Path) -> None:
@@ -478,8 +478,8 @@ def test_nothing_has_no_ratio_and_no_modes(tmp_path: Path) -> None:
 
     comparison = compare([make_run(tmp_path / "r", repeats=4, change=lambda cell, step, totals: idle(cell, step, totals)
                                    if step == "qr100" else totals)])  # fmt: skip
-    found = comparison.ratio("17.0", "qr100", "wal_bytes_per_op")
-    assert found is not None and found.ratio is None and found.reasons == ("both at most 1 on average",)
+    ratio = comparison.ratio("17.0", "qr100", "wal_bytes_per_op")
+    assert ratio is not None and ratio.ratio is None and ratio.reasons == ("both at most 1 on average",)
     assert comparison.spread("17.0", "qr100", "wal_bytes_per_op") is None
     assert comparison.spread("16.3", "l.i1", "wal_bytes_per_op") is not None
 
@@ -492,7 +492,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> ComparedCells:
 @given(st.lists(st.tuples(st.floats(-0.1, 0.1), st.floats(0.001, 0.02), st.booleans()), min_size=2, max_size=4))
 @example([(0.05, 0.005, True), (0.012, 0.0125, False)])
 def test_no_interval_of_a_certain_sign_contains_1(cells: ComparedCells, tests: list[tuple[float, float, bool]]) -> None:
-    rates = [each for each in measured_ratios.measured(cells) if each.metric.name == "rate_per_s"]
+    rates = [ratio for ratio in measured_ratios.measured(cells) if ratio.metric.name == "rate_per_s"]
     measured = [
         replace(rate, pooled=Estimate(mean, sd, 8), blank=replace(rate.blank, reasons=("not comparable",) * withheld))
         for rate, (mean, sd, withheld) in zip(rates, tests, strict=False)

@@ -66,7 +66,7 @@ def plan(request: pytest.FixtureRequest) -> str:
 def test_the_order_of_runs_does_not_matter(tmp_path: Path, plan: str) -> None:
     first, second, third = written(tmp_path, plan)
     expected = figures([first, second, third])
-    assert {verdict for found in expected.values() if (verdict := found["verdict"])} >= {"slower", "faster"}
+    assert {verdict for row in expected.values() if (verdict := row["verdict"])} >= {"slower", "faster"}
     assert figures([third, first, second]) == expected == figures([second, first, third])
 
 
@@ -100,6 +100,6 @@ def test_the_unit_of_time_does_not_matter_for_what_is_judged(tmp_path: Path, pla
         f"UPDATE step SET totals = {in_unit('totals', 'rate_target_per_s', 1 / unit)}",
         f"UPDATE slice SET counted_ns = CAST(round(counted_ns * {unit}) AS INTEGER)",
     )
-    found = figures(runs)
+    rows = figures(runs)
     judged = [key for key in expected if key[1] in PRIMARY_METRICS]
-    assert judged and [found[key] for key in judged] == [expected[key] for key in judged]
+    assert judged and [rows[key] for key in judged] == [expected[key] for key in judged]

@@ -40,17 +40,17 @@ def test_the_effect_is_what_a_comparison_of_the_last_aa_run_says(tmp_path: Path)
     make_run(tmp_path / "20261118-noisy", aa=True, repeats=6, noise=0.2, environment=HERE)
     last = make_run(tmp_path / "20261119-quiet", aa=True, repeats=6, noise=0.01, environment=HERE)
     make_run(tmp_path / "20261120-without", repeats=6, noise=0.3, environment=HERE)
-    found = smallest_effects(tmp_path, 6, STEPS)
-    assert found is not None and (found.run, found.aa_pairs) == (last.name, 6)
+    estimate = smallest_effects(tmp_path, 6, STEPS)
+    assert estimate is not None and (estimate.run, estimate.aa_pairs) == (last.name, 6)
     said = {r.step: r.visible_effect for r in compare([last]).ratios if r.control and r.metric == RATE}
-    assert found.steps == pytest.approx(said, rel=1e-6)
-    assert found.effect == max(found.steps.values())
+    assert estimate.steps == pytest.approx(said, rel=1e-6)
+    assert estimate.effect == max(estimate.steps.values())
 
 
 def test_more_pairs_show_smaller_effects(tmp_path: Path) -> None:
     make_run(tmp_path / "run", aa=True, repeats=4, noise=0.01, environment=HERE)
     effects = [smallest_effects(tmp_path, pairs, STEPS) for pairs in (3, 6, 12)]
-    values = [found.effect for found in effects if found is not None]
+    values = [estimate.effect for estimate in effects if estimate is not None]
     assert len(values) == 3 and values == sorted(values, reverse=True)
 
 
@@ -87,8 +87,8 @@ def test_a_run_that_cannot_be_read_gives_way_to_the_one_before(tmp_path: Path) -
     (odd / "manifest.json").write_text('{"schema": "1.0", "aa": true, "environment": []}')
     (odd / "journal.db").touch()
     unread: list[UserError] = []
-    found = smallest_effects(tmp_path, 4, STEPS, unread=unread.append)
-    assert found is not None and found.run == good.name
+    estimate = smallest_effects(tmp_path, 4, STEPS, unread=unread.append)
+    assert estimate is not None and estimate.run == good.name
     assert [part in str(error) for part, error in zip((odd.name, broken.name), unread, strict=True)] == [True, True]
 
 
@@ -103,8 +103,8 @@ def test_a_damaged_run_in_slices_gives_way_too(tmp_path: Path) -> None:
     with closing(sqlite3.connect(sudden / "journal.db")) as journal, journal:
         journal.execute("UPDATE slice SET opened_ns = 0")
     unread: list[UserError] = []
-    found = smallest_in_slices(tmp_path, 5, {"qr100": 12.0}, unread=unread.append)
-    assert found is not None and found.run == good.name
+    estimate = smallest_in_slices(tmp_path, 5, {"qr100": 12.0}, unread=unread.append)
+    assert estimate is not None and estimate.run == good.name
     assert [sudden.name in str(error) for error in unread] == [True]
 
 
@@ -113,8 +113,8 @@ def test_a_pair_with_a_changed_machine_is_not_part_of_the_noise(tmp_path: Path) 
         return {**HERE, "cpu": {**HERE["cpu"], "mhz": 2000.0 if cell.ordinal == 0 else 3400.0}}
 
     make_run(tmp_path / "run", aa=True, repeats=5, environment=HERE, environments=environments)
-    found = smallest_effects(tmp_path, 4, STEPS)
-    assert found is not None and found.aa_pairs == 4
+    estimate = smallest_effects(tmp_path, 4, STEPS)
+    assert estimate is not None and estimate.aa_pairs == 4
 
 
 def test_a_folder_that_is_not_there_says_nothing(tmp_path: Path) -> None:
@@ -148,14 +148,14 @@ def test_slices_use_the_scatter_between_and_within_pairs(tmp_path: Path) -> None
     effects = {("17.0", "qr100"): 0.9}
     make_run(tmp_path / "1-slices", repeats=4, environment=HERE, noise=0.004, blocks=60, effects=effects)
     make_run(tmp_path / "2-cells", aa=True, repeats=4, environment=HERE, noise=0.5)
-    found = smallest_in_slices(tmp_path, 5, QUERY_S)
-    assert found is not None and (found.run, found.aa_pairs, found.sliced) == ("1-slices", 4, True)
-    assert list(found.steps) == list(STEPS)
-    assert 0.01 < found.steps["qr100"] < 0.06, "it is judged with the scatter that slices and other steps lend"
-    assert found.best_step_s is not None and 0 < found.best_step_s < 600
+    estimate = smallest_in_slices(tmp_path, 5, QUERY_S)
+    assert estimate is not None and (estimate.run, estimate.aa_pairs, estimate.sliced) == ("1-slices", 4, True)
+    assert list(estimate.steps) == list(STEPS)
+    assert 0.01 < estimate.steps["qr100"] < 0.06, "it is judged with the scatter that slices and other steps lend"
+    assert estimate.best_step_s is not None and 0 < estimate.best_step_s < 600
     cells = smallest_effects(tmp_path, 5, STEPS)
     assert cells is not None and cells.run == "2-cells"
-    text = noise.summary(found, 5, "slices")
+    text = noise.summary(estimate, 5, "slices")
     assert "by the last run in slices of this host: 1-slices" in text and "steps in slices would best be" in text
 
 
@@ -163,9 +163,9 @@ def test_longer_steps_and_more_pairs_show_smaller_effects(tmp_path: Path) -> Non
     make_run(tmp_path / "run", repeats=4, environment=HERE, noise=0.0, blocks=40, slice_noise=0.3)
     effects = []
     for pairs, seconds in ((5, 15.0), (5, 60.0), (10, 60.0)):
-        found = smallest_in_slices(tmp_path, pairs, {"qr100": seconds})
-        assert found is not None
-        effects.append(found.steps["qr100"])
+        estimate = smallest_in_slices(tmp_path, pairs, {"qr100": seconds})
+        assert estimate is not None
+        effects.append(estimate.steps["qr100"])
     assert effects[0] > 1.4 * effects[1] and effects[1] > 1.2 * effects[2]
     in_time = smallest_in_slices(tmp_path, 10, {"qr100": 60.0}, interim=INTERIM_ANALYSES)
     assert in_time is not None and 1 < in_time.steps["qr100"] / effects[2] < 1.05, "its last analysis has nearly all"
@@ -180,12 +180,12 @@ def test_a_step_without_figures_hides_no_others(tmp_path: Path) -> None:
         return replace(totals, seconds=totals.seconds * wild)
 
     make_run(tmp_path / "run", repeats=4, environment=HERE, blocks=60, change=paused)
-    found = smallest_in_slices(tmp_path, 8, {**dict.fromkeys(STEPS, 1.0), **QUERY_S})
-    assert found is not None and "l.x" not in found.steps and {"l.i0", "l.i1", "qr100"} <= found.steps.keys()
-    said = noise.summary(found, 8, "slices")
-    assert found.steps["l.i0"] > 1 and "%" in said and ", only halvings or worse in l.i0, by the last" in said
-    assert noise.summary(replace(found, steps={"l.i0": 43.14}), 8).startswith("8 pairs can detect only halvings or")
-    record = RunEstimate(2, 60.0, 1, replace(found, steps={"l.i0": noise.NOTHING_SHOWS, "l.i1": 0.1})).record()
+    estimate = smallest_in_slices(tmp_path, 8, {**dict.fromkeys(STEPS, 1.0), **QUERY_S})
+    assert estimate is not None and "l.x" not in estimate.steps and {"l.i0", "l.i1", "qr100"} <= estimate.steps.keys()
+    said = noise.summary(estimate, 8, "slices")
+    assert estimate.steps["l.i0"] > 1 and "%" in said and ", only halvings or worse in l.i0, by the last" in said
+    assert noise.summary(replace(estimate, steps={"l.i0": 43.14}), 8).startswith("8 pairs can detect only halvings or")
+    record = RunEstimate(2, 60.0, 1, replace(estimate, steps={"l.i0": noise.NOTHING_SHOWS, "l.i1": 0.1})).record()
     assert record["smallest_effect"] is None and record["noise"]["steps"] == {"l.i0": None, "l.i1": 0.1}
 
 
@@ -219,8 +219,8 @@ def test_a_dry_run_tells_what_its_pairs_can_show(bench: Bench, label: str) -> No
     assert "unknown: no A/A run of these steps on this machine" in bench(*arguments).stdout
     bench.out.mkdir(parents=True)
     run = make_run(bench.out / "20261119-aa", aa=True, repeats=4, noise=0.01, environment=HERE)
-    told = json.loads(bench(*arguments, "--json").stdout)
-    assert told["noise"]["run"] == run.name
-    assert told["smallest_effect"] == pytest.approx(max(told["noise"]["steps"].values()), abs=1e-4)
+    plan = json.loads(bench(*arguments, "--json").stdout)
+    assert plan["noise"]["run"] == run.name
+    assert plan["smallest_effect"] == pytest.approx(max(plan["noise"]["steps"].values()), abs=1e-4)
     line = next(line for line in bench(*arguments).stdout.splitlines() if "can detect" in line)
     assert line.startswith("6 pairs can detect effects from ") and run.name in line

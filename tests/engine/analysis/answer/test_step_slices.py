@@ -25,14 +25,14 @@ def in_slices(path: Path, **values: object) -> Path:
 
 
 def test_every_pair_has_its_blocks_in_order_of_time(tmp_path: Path) -> None:
-    found = sliced_step([in_slices(tmp_path / "r", repeats=2)], "qr100")
-    assert (found.step, found.unit, found.design, found.base) == ("qr100", "queries/s", "slices of 50 ms", "16.3")
-    assert [(pair.run, pair.repeat, pair.subject, pair.base) for pair in found.pairs] == [
+    sliced = sliced_step([in_slices(tmp_path / "r", repeats=2)], "qr100")
+    assert (sliced.step, sliced.unit, sliced.design, sliced.base) == ("qr100", "queries/s", "slices of 50 ms", "16.3")
+    assert [(pair.run, pair.repeat, pair.subject, pair.base) for pair in sliced.pairs] == [
         ("r", 1, "17.0", "16.3"),
         ("r", 2, "17.0", "16.3"),
     ]
-    assert found.of("17.0") == found.pairs and found.of("16.3") == ()
-    pair = found.pairs[0]
+    assert sliced.of("17.0") == sliced.pairs and sliced.of("16.3") == ()
+    pair = sliced.pairs[0]
     assert [block.block for block in pair.blocks] == list(range(1, 41))
     assert {block.order for block in pair.blocks} == {"ABBA"}
     assert pair.blocks[0].at_s == pytest.approx(0.2) and pair.blocks[1].at_s == pytest.approx(0.4)
@@ -65,13 +65,13 @@ def test_a_load_steps_figures_are_per_row(tmp_path: Path) -> None:
         rows = made_slices(cell, "qr100", {"16.3": 1000.0, "17.0": 500.0}, blocks=2) if step == "l.i0" else []
         return [replace(row, rows=100 * row.ops, cpu_ops=row.ops + 12) for row in rows]  # 12 statements to warm up
 
-    found = sliced_step([make_run(tmp_path / "r", repeats=1, slices=loading)], "l.i0")
-    block = found.pairs[0].blocks[1]
-    assert found.unit == "rows/s"
+    sliced = sliced_step([make_run(tmp_path / "r", repeats=1, slices=loading)], "l.i0")
+    block = sliced.pairs[0].blocks[1]
+    assert sliced.unit == "rows/s"
     assert (block.base.rate_per_s, block.other.rate_per_s) == pytest.approx((100_000, 50_000))
     assert block.base.server_cpu_us_per_op == pytest.approx(2 * 4_800 / (2 * 60 * 100))
     assert block.other.runq_us_per_op == pytest.approx(2 * 5_000 / (2 * 36 * 100))
-    assert (block.ratio, block.running, found.pairs[0].ratio) == pytest.approx((0.5, 0.5, 0.5))
+    assert (block.ratio, block.running, sliced.pairs[0].ratio) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_a_block_that_lacks_a_turn_is_left_out(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_further_servers_have_further_letters(tmp_path: Path) -> None:
         place = builds.index(cell.subject.build)
         return [replace(row, place=place if row.place < 2 else 5 - place) for row in rows]
 
-    found = sliced_step([make_run(tmp_path / "r", builds=builds, repeats=1, slices=three)], "qr100")
-    assert [(pair.subject, {block.order for block in pair.blocks}) for pair in found.pairs] == [
+    sliced = sliced_step([make_run(tmp_path / "r", builds=builds, repeats=1, slices=three)], "qr100")
+    assert [(pair.subject, {block.order for block in pair.blocks}) for pair in sliced.pairs] == [
         ("17.0", {"ABCCBA"}),
         ("18.1", {"ACBBCA"}),
     ]
@@ -107,16 +107,16 @@ def test_the_interval_is_wider_by_the_comparisons_self_check(tmp_path: Path) -> 
         ]
 
     run = make_run(tmp_path / "r", repeats=6, slices=drifting)
-    found = sliced_step([run], "qr100")
-    check = found.check("17.0")
+    sliced = sliced_step([run], "qr100")
+    check = sliced.check("17.0")
     assert check is not None and check.ratios == 12 and check.f > 2 and check.suspect
-    assert found.check("16.3") is None
+    assert sliced.check("16.3") is None
     ratio = compare([run]).ratio("17.0", "qr100", "rate_per_s")
     assert ratio is not None and ratio.verdict == "withheld"
     assert any(f"by {check.f:.1f} times their error" in reason for reason in ratio.reasons)
     cells = compared_cells([run])
     (first, *_) = slice_verdicts.log_ratios(cells.pairs(cells.others[0]), "qr100", "rate_per_s")
-    pair = found.pairs[0]
+    pair = sliced.pairs[0]
     assert pair.low is not None and pair.high is not None and first.variance is not None
     assert math.log(pair.high / pair.low) / 2 == pytest.approx(1.96 * math.sqrt(first.variance) * check.f, rel=1e-3)
 
@@ -126,8 +126,8 @@ def test_a_pair_in_which_the_machine_changed_says_so(tmp_path: Path) -> None:
         saving = cell.ordinal == 1
         return {**ENVIRONMENT, "cpu": {**ENVIRONMENT["cpu"], "governor": "powersave" if saving else "performance"}}
 
-    found = sliced_step([in_slices(tmp_path / "r", repeats=2, environments=environments)], "qr100")
-    assert "the CPU governor changed" in found.pairs[0].left_out and found.pairs[1].left_out == ""
+    sliced = sliced_step([in_slices(tmp_path / "r", repeats=2, environments=environments)], "qr100")
+    assert "the CPU governor changed" in sliced.pairs[0].left_out and sliced.pairs[1].left_out == ""
 
 
 def test_what_was_not_sliced_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -89,13 +89,13 @@ def test_the_programs_and_their_servers_are_told_apart(comparison: Comparison) -
 
 
 def test_tables_csv_and_json_say_times(comparison: Comparison) -> None:
-    told = to_markdown(comparison)
-    times = told[told.index("### Time (mean") :]
+    text = to_markdown(comparison)
+    times = text[text.index("### Time (mean") :]
     assert "less is better" in times.splitlines()[0]
     row = next(line for line in times.splitlines() if line.startswith("| l.i0"))
     assert re.match(r"\| l\.i0 \| [\d.]+ ms \| 281 ms \| ▼1\.120 \| 1\.120-1\.120 \| slower", row)
-    assert "reports a rate or time as different" in told and "| 9 MB | 12 ms |" in told
-    throughput = told[told.index("### Throughput") : told.index("### Time (mean")]
+    assert "reports a rate or time as different" in text and "| 9 MB | 12 ms |" in text
+    throughput = text[text.index("### Throughput") : text.index("### Time (mean")]
     assert "l.i0" not in throughput and "| s |" not in throughput
     cells = [cell for cell in json.loads(to_json(comparison))["cells"] if cell["step"] == "l.i0"]
     assert all(cell["rate_per_s"] is None and cell["time_s"] > 0.2 for cell in cells)
@@ -109,10 +109,10 @@ def test_the_screens_say_times(run: Path, comparison: Comparison) -> None:
     said = "".join(text for text, _ in explanation.verdict(comparison, row, subject, glyphs))
     assert "l.i0 time, 17.0: " in said and "1.120" in said and "slower" in said
     cells = cells_text.cells(comparison, "l.i0", subject)
-    shown = ["".join(text for text, _ in each) for each in cells_text.table(comparison, subject, cells, 0, 100, glyphs)]
+    shown = ["".join(text for text, _ in line) for line in cells_text.table(comparison, subject, cells, 0, 100, glyphs)]
     assert "250 ms" in shown[0] and "280 ms  1.120" in shown[1]
     assert "time" in "".join(text for text, _ in cells_text.heading(comparison, row, 100))
-    rows = {each.step: history._rate(each) for each in read_cells(read_run(run)) if each.build == "16.3"}
+    rows = {cell.step: history._rate(cell) for cell in read_cells(read_run(run)) if cell.build == "16.3"}
     assert rows["l.i0"].endswith(" ms") and rows["qr100"].isdecimal()
     with JournalReader(run) as reader:
         judged = reader.rates(reader.attempts()[0].id)
@@ -121,12 +121,12 @@ def test_the_screens_say_times(run: Path, comparison: Comparison) -> None:
 
 def test_unequal_work_withholds_the_verdict(tmp_path: Path) -> None:
     def more(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        found = timed(cell, step, totals)
+        totals_of_step = timed(cell, step, totals)
         amount = 2000 if cell.subject.build == "17.0" else 1000
         return (
-            replace(found, report={**found.report, "work": {"WAL bytes to replay": amount}})
+            replace(totals_of_step, report={**totals_of_step.report, "work": {"WAL bytes to replay": amount}})
             if step == "l.i0"
-            else found
+            else totals_of_step
         )
 
     ratio = compare([make_run(tmp_path / "r", change=more)]).ratio("17.0", "l.i0", "time_s")
@@ -136,9 +136,9 @@ def test_unequal_work_withholds_the_verdict(tmp_path: Path) -> None:
 
 def test_a_report_that_makes_no_sense_damages_its_cell_only(tmp_path: Path) -> None:
     def damaged(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        found = timed(cell, step, totals)
+        totals_of_step = timed(cell, step, totals)
         wrong: dict[str, Any] = {"timing": {"user_s": "much"}}
-        return replace(found, report=wrong) if cell.ordinal == 0 and step == "l.i0" else found
+        return replace(totals_of_step, report=wrong) if cell.ordinal == 0 and step == "l.i0" else totals_of_step
 
     (left_out,) = compare([make_run(tmp_path / "r", change=damaged)]).left_out
     assert left_out.state == "damaged" and "report" in left_out.reason and "timing.user_s" in left_out.reason
@@ -148,17 +148,17 @@ def test_the_smallest_visible_effect_is_given_for_times_too(tmp_path: Path) -> N
     here = {"host": {"name": platform.node()}, "cpu": {**ENVIRONMENT["cpu"], "threads": os.cpu_count()}}
 
     def stray(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        found = timed(cell, step, totals)
+        figures = timed(cell, step, totals)
         strayed = {
-            name: replace(role, service_ns=role.service_ns + cell.ordinal**2) for name, role in found.roles.items()
+            name: replace(role, service_ns=role.service_ns + cell.ordinal**2) for name, role in figures.roles.items()
         }
-        return replace(found, roles=strayed)
+        return replace(figures, roles=strayed)
 
     make_run(tmp_path / "r", change=stray, aa=True, environment=ENVIRONMENT | here)
-    found = smallest_effects(tmp_path, 4, ["l.i0"], workload="insert")
-    assert found is not None and 0 < found.steps["l.i0"] < 0.2
+    estimate = smallest_effects(tmp_path, 4, ["l.i0"], workload="insert")
+    assert estimate is not None and 0 < estimate.steps["l.i0"] < 0.2
 
 
 def test_times_have_their_unit() -> None:
-    found = [duration(value) for value in (None, 4.412, 117.2, 0.117, 0.0999951, 0.0000042, 0.001, 0.9996, 0.0)]
-    assert found == ["-", "4.41 s", "117 s", "117 ms", "100 ms", "4.20 us", "1 ms", "1.00 s", "0 us"]
+    texts = [duration(value) for value in (None, 4.412, 117.2, 0.117, 0.0999951, 0.0000042, 0.001, 0.9996, 0.0)]
+    assert texts == ["-", "4.41 s", "117 s", "117 ms", "100 ms", "4.20 us", "1 ms", "1.00 s", "0 us"]

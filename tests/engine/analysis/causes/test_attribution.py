@@ -140,18 +140,18 @@ def of_qr100(path: Path, change: Change, **how: Any) -> tuple[Comparison, Attrib
 def test_waits_make_what_their_share_of_the_looks_says(tmp_path: Path) -> None:
     """Twice the time, three tenths for a lock and two for WAL: 0.6 and 0.4 of the difference."""
     waits = {"": 40, "Client:ClientRead": 10, "Lock:tuple": 30, "IO:WALSync": 15, "LWLock:WALWrite": 5}
-    _, found = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
-    assert found is not None and found.role == "query" and not found.reason
-    assert found.us == pytest.approx(2 * found.base_us, rel=0.02)
+    _, difference = of_qr100(tmp_path / "r", slower(1.0, waits=waits))
+    assert difference is not None and difference.role == "query" and not difference.reason
+    assert difference.us == pytest.approx(2 * difference.base_us, rel=0.02)
     for place in ("base_us", "us"):
-        assert sum(getattr(part, place) for part in found.parts) == pytest.approx(getattr(found, place))
-    lock, wal = found.named
+        assert sum(getattr(part, place) for part in difference.parts) == pytest.approx(getattr(difference, place))
+    lock, wal = difference.named
     assert (lock.name, lock.title, wal.name, wal.title) == (
         "wait.lock", "lock waits (tuple)", "wait.wal", "WAL waits (WALSync)",
     )  # fmt: skip
     assert lock.share == pytest.approx(0.6, abs=0.02) and wal.share == pytest.approx(0.4, abs=0.02)
-    assert lock.known and wal.known and found.unexplained == pytest.approx(0.0, abs=0.04)
-    assert found.causes == ("wait.lock", "wait.wal")
+    assert lock.known and wal.known and difference.unexplained == pytest.approx(0.0, abs=0.04)
+    assert difference.causes == ("wait.lock", "wait.wal")
 
 
 def test_cpu_is_told_by_phase_where_all_cells_have_them(tmp_path: Path) -> None:
@@ -165,18 +165,18 @@ def test_cpu_is_told_by_phase_where_all_cells_have_them(tmp_path: Path) -> None:
         query = replace(totals.roles["query"], backend_cpu_ns=cpu_ns, backend_runq_ns=0)
         return replace(totals, seconds=seconds, roles={**totals.roles, "query": query}, probes={"query": stacks})
 
-    _, found = of_qr100(tmp_path / "r", planned)
-    assert found is not None
-    (only,) = found.named
+    _, difference = of_qr100(tmp_path / "r", planned)
+    assert difference is not None
+    (only,) = difference.named
     assert (only.name, only.title) == ("server_cpu.plan", "server CPU in plan")
     assert only.share == pytest.approx(1.0, abs=0.005)
 
     def some(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        made = planned(cell, step, totals)
-        return replace(made, probes={}) if cell.repeat == 1 else made
+        totals_of_step = planned(cell, step, totals)
+        return replace(totals_of_step, probes={}) if cell.repeat == 1 else totals_of_step
 
-    _, found = of_qr100(tmp_path / "some", some)
-    assert found is not None and [part.name for part in found.named] == ["server_cpu"]
+    _, difference = of_qr100(tmp_path / "some", some)
+    assert difference is not None and [part.name for part in difference.named] == ["server_cpu"]
 
 
 def test_a_scattered_share_does_not_count_as_explained(tmp_path: Path) -> None:
@@ -185,16 +185,16 @@ def test_a_scattered_share_does_not_count_as_explained(tmp_path: Path) -> None:
         waits = {"": 90, "Client:ClientRead": 10}
         return slower(1.0, backend_runq_ns=own_ns, waits=waits)(cell, step, totals)
 
-    comparison, found = of_qr100(tmp_path / "r", change)
-    assert found is not None and (found.causes, found.undecided) == ((), ("server_runq",))
-    assert found.unexplained == 1.0
+    comparison, difference = of_qr100(tmp_path / "r", change)
+    assert difference is not None and (difference.causes, difference.undecided) == ((), ("server_runq",))
+    assert difference.unexplained == 1.0
     text = render.to_markdown(comparison)
     assert re.search(
         r"\| unexplained \|  \| 100% \|  \|\n\| server waiting [^|]+\| \+[\d,.]+ \| undecided \| -?\d+% to", text
     )
     (subject,) = comparison.others
     shown = why(comparison, RowKey("qr100", "rate_per_s"), subject, SETS["braille"], 120, 20)
-    said = ["".join(text for text, _ in each) for each in shown]
+    said = ["".join(text for text, _ in row) for row in shown]
     assert said[0].split() == ["100%", "unexplained"]
     assert said[1].startswith("undecided server waiting for a CPU (run queue)  ")
 
@@ -212,13 +212,13 @@ def test_known_parts_come_before_scattered_ones(
         return slower(1.0, backend_cpu_ns=used["cpu"], backend_runq_ns=used["runq"], client_cpu_ns=used["client"],
                       limited_ns=used["bound"], waits=waits)(cell, step, totals)  # fmt: skip
 
-    comparison, found = of_qr100(tmp_path / "r", change)
-    assert found is not None
-    shares = {part.name: part.share or 0.0 for part in found.parts if part.known}
-    assert found.causes == ("server_runq", "server_cpu") and found.undecided == ("wait.lock",)
-    assert set(found.further) == {"client_cpu", "limiter", "client_wait"}
-    assert found.unexplained == pytest.approx(1 - sum(shares.values())) == pytest.approx(0.15, abs=0.03)
-    assert found.further_share == pytest.approx(0.16, abs=0.02)
+    comparison, difference = of_qr100(tmp_path / "r", change)
+    assert difference is not None
+    shares = {part.name: part.share or 0.0 for part in difference.parts if part.known}
+    assert difference.causes == ("server_runq", "server_cpu") and difference.undecided == ("wait.lock",)
+    assert set(difference.further) == {"client_cpu", "limiter", "client_wait"}
+    assert difference.unexplained == pytest.approx(1 - sum(shares.values())) == pytest.approx(0.15, abs=0.03)
+    assert difference.further_share == pytest.approx(0.16, abs=0.02)
     table = render.to_markdown(comparison)
     assert "| 3 further known parts |  | 16% |" in table and table.index("further known") < table.index("| lock waits")
 
@@ -231,9 +231,9 @@ def test_a_part_with_the_opposite_sign_is_not_unexplained(tmp_path: Path) -> Non
         waits = {"": 30, "Lock:tuple": 60, "Client:ClientRead": 10}
         return slower(1.0, backend_cpu_ns=cpu_ns, waits=waits)(cell, step, totals)
 
-    _, found = of_qr100(tmp_path / "r", change)
-    assert found is not None and found.causes == ("wait.lock",) and found.further == ("server_cpu",)
-    assert found.unexplained == pytest.approx(0.0, abs=0.03)
+    _, difference = of_qr100(tmp_path / "r", change)
+    assert difference is not None and difference.causes == ("wait.lock",) and difference.further == ("server_cpu",)
+    assert difference.unexplained == pytest.approx(0.0, abs=0.03)
 
 
 def test_a_full_machine_takes_nothing_from_a_lock() -> None:
@@ -255,18 +255,18 @@ def test_a_full_machine_takes_nothing_from_a_lock() -> None:
 def test_an_undecided_difference_has_no_causes(tmp_path: Path) -> None:
     """Certain by its interval, but of two pairs only: the verdict is what counts."""
     run = make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, repeats=2, noise=1e-5)
-    ratio, found = compare([run]).ratio("17.0", "l.i1", "rate_per_s"), attributions_of(run)["l.i1"]
+    ratio, difference = compare([run]).ratio("17.0", "l.i1", "rate_per_s"), attributions_of(run)["l.i1"]
     assert ratio is not None and ratio.verdict == "undecided" and ratio.high is not None and ratio.high < 1
-    assert found is not None and (found.causes, found.reason) == ((), "its verdict is undecided")
+    assert difference is not None and (difference.causes, difference.reason) == ((), "its verdict is undecided")
 
 
 def test_what_is_the_same_uncertain_or_of_one_pair_has_no_causes(tmp_path: Path) -> None:
     assert of_qr100(tmp_path / "same", slower(0.0), noise=0.0001)[1] is None
-    _, found = of_qr100(tmp_path / "wide", slower(0.01), noise=0.2)
-    assert found is not None and (found.causes, found.unexplained) == ((), None)
-    assert found.reason == "the difference is within its error"
-    comparison, found = of_qr100(tmp_path / "one", slower(1.0), repeats=1)
-    assert found is not None and found.reason == "one pair" and found.causes == ()
+    _, difference = of_qr100(tmp_path / "wide", slower(0.01), noise=0.2)
+    assert difference is not None and (difference.causes, difference.unexplained) == ((), None)
+    assert difference.reason == "the difference is within its error"
+    comparison, difference = of_qr100(tmp_path / "one", slower(1.0), repeats=1)
+    assert difference is not None and difference.reason == "one pair" and difference.causes == ()
     assert "What makes the difference" not in render.to_markdown(comparison)
 
 
@@ -274,11 +274,11 @@ def test_servers_with_hidden_processes_are_sampled_by_waits(tmp_path: Path) -> N
     unseen: dict[str, Any] = {"backend_cpu_ns": None, "backend_runq_ns": None}
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        made = slower(1.0, waits={"": 90, "Client:ClientRead": 10})(cell, step, totals)
-        return replace(made, roles={name: replace(role, **unseen) for name, role in made.roles.items()})
+        figures = slower(1.0, waits={"": 90, "Client:ClientRead": 10})(cell, step, totals)
+        return replace(figures, roles={name: replace(role, **unseen) for name, role in figures.roles.items()})
 
-    _, found = of_qr100(tmp_path / "r", change)
-    assert found is not None and found.named[0].name == "server_running"
+    _, difference = of_qr100(tmp_path / "r", change)
+    assert difference is not None and difference.named[0].name == "server_running"
 
 
 @pytest.mark.parametrize(
@@ -303,15 +303,15 @@ def test_damaged_counts_make_no_figures_that_are_none(tmp_path: Path, values: di
 )  # fmt: skip
 def test_parts_add_up_to_the_log_of_the_ratio(pairs: list[tuple[Parts, Parts]]) -> None:
     for base, other in pairs:
-        whole = math.log(sum(other.values()) / sum(base.values()))
-        assert sum(logs_of((base, other), "abc").values()) == pytest.approx(whole, rel=1e-6, abs=1e-9)
+        log_ratio = math.log(sum(other.values()) / sum(base.values()))
+        assert sum(logs_of((base, other), "abc").values()) == pytest.approx(log_ratio, rel=1e-6, abs=1e-9)
 
 
 def test_the_interval_of_a_share_holds_it_as_often_as_it_says() -> None:
     chance, held = random.Random(1), 0
     for _ in range(1000):
         wholes = [chance.gauss(0.2, 0.04) for _ in range(5)]
-        parts = [0.6 * whole + chance.gauss(0, 0.01) for whole in wholes]
+        parts = [0.6 * log + chance.gauss(0, 0.01) for log in wholes]
         low, high = share_interval(parts, wholes)
         assert low is not None and high is not None
         held += low <= 0.6 <= high
@@ -350,10 +350,10 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
         for subject, name in cells.names.items()
         if subject != cells.base
     }
-    found = {name: attribution(step, name, pairs) or pytest.fail(name) for name, pairs in of_step.items()}
-    shares = {name: {part.name: part.share or 0.0 for part in each.parts} for name, each in found.items()}
-    assert shares["syncing"]["wait.wal"] > 0.5, found["syncing"]
-    assert shares["locked"]["wait.lock"] > 0.5, found["locked"]
+    causes = {name: attribution(step, name, pairs) or pytest.fail(name) for name, pairs in of_step.items()}
+    shares = {name: {part.name: part.share or 0.0 for part in cause.parts} for name, cause in causes.items()}
+    assert shares["syncing"]["wait.wal"] > 0.5, causes["syncing"]
+    assert shares["locked"]["wait.lock"] > 0.5, causes["locked"]
     # Tests run beside others: who needs more CPU also waits longer for it, and a few hogs more may make no difference.
     likely = {
         "syncing": {"wait.wal"},
@@ -361,15 +361,15 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
         "spinning": {"server_cpu", "server_runq"},
         "crowded": {"server_runq", "client_runq"},
     }
-    crowded = found.pop("crowded")
-    for name, each in found.items():
-        assert each.reason or (each.causes or each.undecided)[0] in likely[name], each
+    crowded = causes.pop("crowded")
+    for name, cause in causes.items():
+        assert cause.reason or (cause.causes or cause.undecided)[0] in likely[name], cause
     # Hogs keep those from their CPU, too, who flush WAL for others: which may be the surer part, but not the greatest.
     greatest = max(shares["crowded"].keys() - {"rest"}, key=shares["crowded"].__getitem__)
     assert crowded.reason or greatest in likely["crowded"], crowded
-    assert found["syncing"].causes and found["locked"].causes, found
-    assert found["spinning"].reason or shares["spinning"]["server_cpu"] > 0.1, found["spinning"]
-    assert found["spinning"].reason or "server_cpu" in (*found["spinning"].causes, *found["spinning"].undecided)
+    assert causes["syncing"].causes and causes["locked"].causes, causes
+    assert causes["spinning"].reason or shares["spinning"]["server_cpu"] > 0.1, causes["spinning"]
+    assert causes["spinning"].reason or "server_cpu" in (*causes["spinning"].causes, *causes["spinning"].undecided)
     assert crowded.reason or shares["crowded"]["server_cpu"] < 0.25, crowded
     for _, other in of_step["locked"]:  # however full the machine was
         parts, (role,) = parts_of(other) or pytest.fail("no parts"), other.totals.roles.values()

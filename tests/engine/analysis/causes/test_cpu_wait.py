@@ -43,20 +43,20 @@ def test_a_slow_down_by_waiting_for_a_cpu_is_said(tmp_path: Path) -> None:
     assert re.search(
         r"(89|90|91)% of that is longer CPU wait of its insert connections \(run queue: backends \+", sentence
     )
-    found = attributions_of(run)["l.i1"]
-    assert f"takes {found.us - found.base_us:,.1f} us more per op" in sentence
+    difference = attributions_of(run)["l.i1"]
+    assert f"takes {difference.us - difference.base_us:,.1f} us more per op" in sentence
 
 
 def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> None:
     """Medians of cells differ by half as much again, all of it run queue: but the pairs do not agree."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
-        made = crowded(0.9)(cell, step, totals)
-        return replace(made, seconds=made.seconds * (1, 1, 1.1, 3)[cell.repeat - 1 + (cell.subject.build == "16.3")])
+        busy = crowded(0.9)(cell, step, totals)
+        return replace(busy, seconds=busy.seconds * (1, 1, 1.1, 3)[cell.repeat - 1 + (cell.subject.build == "16.3")])
 
     comparison = compare([make_run(tmp_path / "r", change=change)])
-    found = comparison.ratio("17.0", "l.i1", "rate_per_s")
-    assert found is not None and found.verdict == "undecided"
+    ratio = comparison.ratio("17.0", "l.i1", "rate_per_s")
+    assert ratio is not None and ratio.verdict == "undecided"
     assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
 
 

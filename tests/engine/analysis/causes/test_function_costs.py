@@ -40,7 +40,7 @@ def simulated(
     chance: np.random.Generator, planted: dict[int, float], *, pairs: int = 5, windows: int = 15, per_window: int = 350
 ) -> list[PairWindows]:
     """Pairs whose windows are disturbed alike, whose clusters differ by 1%, and whose samples come by chance."""
-    made = []
+    all_pairs = []
     for _ in range(pairs):
         disturbed = np.exp(chance.normal(0, 0.15, windows))
         counts, ops = [], []
@@ -52,19 +52,19 @@ def simulated(
             cluster = np.exp(chance.normal(0, 0.005))
             counts.append(chance.poisson(rates[:, None] * done * disturbed * cluster).astype(float))
             ops.append(done)
-        made.append(PairWindows((counts[0], counts[1]), (ops[0], ops[1])))
-    return made
+        all_pairs.append(PairWindows((counts[0], counts[1]), (ops[0], ops[1])))
+    return all_pairs
 
 
-def enough(found: Estimates) -> Estimates:
-    good = found.samples >= function_costs.LEAST
-    return Estimates(*(getattr(found, name)[good] for name in Estimates.__slots__))
+def enough(costs: Estimates) -> Estimates:
+    good = costs.samples >= function_costs.LEAST
+    return Estimates(*(getattr(costs, name)[good] for name in Estimates.__slots__))
 
 
-def named(found: Estimates) -> tuple[set[int], float]:
+def named(costs: Estimates) -> tuple[set[int], float]:
     """The places of certain functions, and the confidence of their intervals."""
-    level, confidence = levels([found])
-    return {int(place) for place in np.flatnonzero(found.p <= level)} if level else set(), confidence
+    level, confidence = levels([costs])
+    return {int(place) for place in np.flatnonzero(costs.p <= level)} if level else set(), confidence
 
 
 def test_equal_servers_list_a_function_in_5_percent_at_most() -> None:
@@ -81,10 +81,10 @@ def test_one_listed_function_or_interval_in_twenty_is_wrong() -> None:
     truth = np.array([planted.get(place, 0.0) for place in range(FUNCTIONS)])
     shares, misses, found_of, all_named = [], [], 0, 0
     for _ in range(60):
-        found = estimates(simulated(chance, planted))
-        places, confidence = named(found)
-        halves = found.halves(confidence)
-        off = [abs((found.other - found.base)[place] - PER_OP * truth[place]) for place in places]
+        costs = estimates(simulated(chance, planted))
+        places, confidence = named(costs)
+        halves = costs.halves(confidence)
+        off = [abs((costs.other - costs.base)[place] - PER_OP * truth[place]) for place in places]
         misses.append(sum(away > halves[place] for away, place in zip(off, places, strict=True)) / max(1, len(places)))
         shares.append(len(places - planted.keys()) / max(1, len(places)))
         found_of, all_named = found_of + len(places & planted.keys()), all_named + len(places)
@@ -98,8 +98,8 @@ def test_half_a_percent_of_the_whole_in_one_function_is_named() -> None:
     chance = np.random.default_rng(3)
     place = int(np.argmin(abs(RATES - 0.01)))
     hits = [named(estimates(simulated(chance, {place: 0.005}, per_window=700)))[0] for _ in range(20)]
-    assert sum(place in each for each in hits) >= 16
-    assert sum(len(each - {place}) for each in hits) <= 3
+    assert sum(place in places for places in hits) >= 16
+    assert sum(len(places - {place}) for places in hits) <= 3
 
 
 def test_clusters_that_differ_are_no_change() -> None:
@@ -131,10 +131,10 @@ def cell(*frames: tuple[float, float, dict[str, int]], ops_per_s: float = 100.0)
 def test_windows_pair_samples_with_operations_of_their_frames() -> None:
     base = cell((-0.5, 0.5, {"f": 9}), (1.5, 2.5, {"f": 1}), (2.5, 3.5, {"f": 2, "g": 4}), (5.5, 6.5, {"f": 8}))
     other = cell((2.0, 3.0, {"g": 5}), (3.0, 4.0, {"f": 6}), (8.0, 9.0, {"f": 7}), ops_per_s=200)
-    found = pair_windows(base, other, ["f", "g"])
-    assert found is not None
-    assert [side.tolist() for side in found.ops] == [[200.0], [400.0]]  # only seconds 2 to 4 have both
-    assert [side.tolist() for side in found.counts] == [[[3.0], [4.0]], [[6.0], [5.0]]]
+    windows = pair_windows(base, other, ["f", "g"])
+    assert windows is not None
+    assert [side.tolist() for side in windows.ops] == [[200.0], [400.0]]  # only seconds 2 to 4 have both
+    assert [side.tolist() for side in windows.counts] == [[[3.0], [4.0]], [[6.0], [5.0]]]
     assert pair_windows(base, cell((40, 41, {"f": 1})), ["f"]) is None
 
 
@@ -169,7 +169,7 @@ def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3, h
     run = make_run(folder / "run", repeats=repeats, slices=slices, change=observed)
     chance = np.random.default_rng(6)
     with JournalReader(run) as reader:
-        cells = {each.id: each for each in reader.manifest.cells}
+        cells = {cell.id: cell for cell in reader.manifest.cells}
         steps = [
             (cells[attempt.cell].subject.build, step.id, reader.slices(step.id)[0].opened_ns)
             for attempt in reader.attempts()
@@ -181,10 +181,10 @@ def sampled_run(folder: Path, more: dict[str, int] = DEARER, repeats: int = 3, h
             rates = SAMPLED | (more if build == "17.0" else {})
             for second in range(1, 20):
                 counts = {name: int(chance.poisson(rate)) for name, rate in rates.items()}
-                for role, own in (("query", counts), ("server", {"AllocSetAlloc": 3}), ("monitor", {"noise": 500})):
+                for role, frames in (("query", counts), ("server", {"AllocSetAlloc": 3}), ("monitor", {"noise": 500})):
                     t_ns = began_ns + second * SECOND_NS
                     quality = {"leaf_hz": hz if build == "17.0" else 495}
-                    row = ProbeFrame(step, t_ns, SECOND_NS, "stacks", role, {"functions": own}, quality)
+                    row = ProbeFrame(step, t_ns, SECOND_NS, "stacks", role, {"functions": frames}, quality)
                     journal.add_probe_frame(row)
     return run
 
@@ -200,7 +200,7 @@ def test_a_dearer_function_is_in_table_record_and_graphs(tmp_path: Path) -> None
     assert (change.base_us, change.us) == (pytest.approx(per_op_us[0], rel=0.1), pytest.approx(per_op_us[1], rel=0.1))
     assert change.name == "ExecInterpExpr" and 0 < change.low_us < per_op_us[1] - per_op_us[0] < change.high_us
     assert change.share == pytest.approx(20 / 123, rel=0.2)
-    (record,) = (each for each in json.loads(render.to_json(comparison))["sections"] if each["key"] == "functions")
+    (record,) = (table for table in json.loads(render.to_json(comparison))["sections"] if table["key"] == "functions")
     assert record["rows"][1]["name"] == "ExecInterpExpr" and record["rows"][1]["values"][2]["low"] == change.low_us
     console = Console(width=120, record=True, force_terminal=False)
     render.print_comparison(comparison, console)

@@ -54,10 +54,10 @@ def test_bare_and_probed_cells_alternate_and_are_compared(
     options = f"--probe sched --pg {build(16).label} --steps l.i1 --pairs 2 --json --allow-concurrent".split()
     done = bench("probes", "cost", *options, *SMALL[:4])
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert {(cost["step"], cost["metric"]) for cost in found} == {("l.i1", metric) for metric in (RATE, CPU)}
-    assert all(cost["probes"] == ["sched"] and cost["ratio"] for cost in found)
-    assert {cost["pairs"] for cost in found} == {bench.undrifted_pairs(2)}
+    costs = json.loads(done.stdout)
+    assert {(cost["step"], cost["metric"]) for cost in costs} == {("l.i1", metric) for metric in (RATE, CPU)}
+    assert all(cost["probes"] == ["sched"] and cost["ratio"] for cost in costs)
+    assert {cost["pairs"] for cost in costs} == {bench.undrifted_pairs(2)}
     with JournalReader(bench.run) as reader:
         variants = [cell.subject.control for cell in reader.manifest.cells]
         probed = [

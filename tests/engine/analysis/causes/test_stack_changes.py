@@ -38,23 +38,23 @@ def marked(seed: int, cells: int, samples: int, scatter: float, counted: bool, d
 def test_of_equal_sides_one_graph_in_twenty_at_most_has_a_mark(
     cells: int, samples: int, scatter: float, counted: bool
 ) -> None:
-    found = [marked(seed, cells, samples, scatter, counted, 1.0) for seed in range(GRAPHS)]
+    marks = [marked(seed, cells, samples, scatter, counted, 1.0) for seed in range(GRAPHS)]
     for kind in (0, 1):
-        assert sum(bool(each[kind]) for each in found) <= GRAPHS * 0.05 + 3  # less than twice its error above
+        assert sum(bool(graph[kind]) for graph in marks) <= GRAPHS * 0.05 + 3  # less than twice its error above
 
 
 @pytest.mark.parametrize(("cells", "samples", "scatter", "counted"), SIZES)
 def test_a_planted_change_is_found_and_few_others(cells: int, samples: int, scatter: float, counted: bool) -> None:
-    found = [marked(seed, cells, samples, scatter, counted, DEARER)[0] for seed in range(GRAPHS)]
-    assert sum(NAMES[PLANTED] in each for each in found) >= 0.8 * GRAPHS
+    marks = [marked(seed, cells, samples, scatter, counted, DEARER)[0] for seed in range(GRAPHS)]
+    assert sum(NAMES[PLANTED] in graph for graph in marks) >= 0.8 * GRAPHS
     with_it = {"main", "main;d", NAMES[PLANTED]}
     if counted:  # of shares all others are less where one is more
-        assert sum(len(each - with_it) for each in found) <= 0.1 * sum(map(len, found))
+        assert sum(len(graph - with_it) for graph in marks) <= 0.1 * sum(map(len, marks))
 
 
 def test_what_a_glance_takes_for_a_change_is_chance() -> None:
     """5.2% of 349 samples against 7.7% of 385: the standard error of the difference is 1.8 points."""
-    base, other = ({"main;base_yyparse": own, "main;rest": whole - own} for own, whole in ((18, 349), (30, 385)))
+    base, other = ({"main;base_yyparse": n, "main;rest": total - n} for n, total in ((18, 349), (30, 385)))
     for statements in (None, 10_000):
         assert not changed([CellStacks(base, statements)], [CellStacks(other, statements)], frames)
 

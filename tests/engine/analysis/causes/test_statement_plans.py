@@ -31,14 +31,14 @@ NESTED = {"kind": "Nested Loop", "children": [{"kind": "Seq Scan", "relation": "
 
 def cells(base: list[dict[str, Any]], new: list[dict[str, Any]]) -> ComparedCells:
     """A cell for each of these reports of a step `s`."""
-    found = [
+    compared = [
         CellResult("run", Cell(f"{subject.build}-{repeat}", repeat, subject, repeat), "finished", steps={
             "s": StepResult(1, "s", "statement", made_totals("s", "query", 10.0), {}, (),
                             report=msgspec.convert(report, Report))})
         for subject, reports in ((BASE, base), (NEW, new))
         for repeat, report in enumerate(reports, 1)
     ]  # fmt: skip
-    return ComparedCells((), BASE, {BASE: "16", NEW: "17"}, ("s",), tuple(found), 0.02, alone(LEVEL))
+    return ComparedCells((), BASE, {BASE: "16", NEW: "17"}, ("s",), tuple(compared), 0.02, alone(LEVEL))
 
 
 def planned(shape: str, tree: dict[str, Any], **further: Any) -> dict[str, Any]:
@@ -112,9 +112,9 @@ def returned(**further: Any) -> dict[str, Any]:
 def test_results_that_differ_are_said_before_the_answer(
     base: dict[str, Any], new: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
-    found = statement_plans.result_differences(cells([base], [new]))
-    assert found == expected
-    (answer,) = statement_plans.after_results(found, (Answer("17", ("17 is slower",)),))
+    lines = statement_plans.result_differences(cells([base], [new]))
+    assert lines == expected
+    (answer,) = statement_plans.after_results(lines, (Answer("17", ("17 is slower",)),))
     assert answer.lines == (*(["Not the same results, or none: s."] if expected else []), "17 is slower")
 
 

@@ -91,8 +91,8 @@ def test_more_pairs_keep_the_level_when_nothing_is_left(tmp_path: Path) -> None:
     """A bisection divides the error itself."""
     assert alone(0.02).later(4).differs() == 0.02
     run = make_run(tmp_path / "r", effects={("17.0", "l.i1"): 0.9}, noise=0.06, repeats=4)
-    found = compare([run], level=0.02).ratio("17.0", "l.i1", "rate_per_s")
-    assert found is not None and found.verdict == "undecided" and found.more_pairs is not None
+    ratio = compare([run], level=0.02).ratio("17.0", "l.i1", "rate_per_s")
+    assert ratio is not None and ratio.verdict == "undecided" and ratio.more_pairs is not None
 
 
 def test_a_single_analysis_is_at_the_level_that_it_spends() -> None:
@@ -116,8 +116,8 @@ def test_an_analysis_without_new_pairs_keeps_its_level() -> None:
 def spent(levels: list[Levels], share: float) -> tuple[float, float]:
     """Errors that two analyses of 4 and 8 pairs spend: for a difference, and at one side for sameness."""
     both = multivariate_normal(cov=[[1, math.sqrt(0.5)], [math.sqrt(0.5), 1]])
-    differs = [-norm.ppf(each.differs(share) / 2) for each in levels]
-    same = [-norm.ppf(each.one_sided(share)) for each in levels]
+    differs = [-norm.ppf(alpha.differs(share) / 2) for alpha in levels]
+    same = [-norm.ppf(alpha.one_sided(share)) for alpha in levels]
     inside = both.cdf(differs, lower_limit=[-bound for bound in differs])
     return 1 - float(inside), 1 - float(both.cdf(same))
 
@@ -127,7 +127,7 @@ def test_a_test_of_a_family_spends_its_share_in_all_analyses(share: float, more:
     """4% and 0.5% of two runs; its share of the family's levels, 4% and 1%, would spend more."""
     levels = [Levels(((4, FIRST), (8, 0.005))[:count]) for count in (1, 2)]
     assert spent(levels, share) == pytest.approx((0.045 * share, 0.045 * share), rel=2e-3)
-    in_proportion, _ = spent([alone(each.differs()) for each in levels], share)
+    in_proportion, _ = spent([alone(alpha.differs()) for alpha in levels], share)
     assert in_proportion == pytest.approx(more * 0.045 * share, rel=1e-2)
 
 

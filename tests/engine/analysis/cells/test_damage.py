@@ -36,8 +36,8 @@ def run(tmp_path: Path) -> Path:
 def read_all(run: Path) -> None:
     """Compare a run in every form; UserErrors are of one line."""
     try:
-        found = compare([run])
-        to_json(found), to_csv(found), to_markdown(found, published=True)
+        comparison = compare([run])
+        to_json(comparison), to_csv(comparison), to_markdown(comparison, published=True)
     except UserError as error:
         assert "\n" not in str(error) and visible(str(error)).isprintable(), str(error)
         assert str(run) in str(error) or run.name in str(error), str(error)
@@ -61,13 +61,13 @@ def test_a_damaged_cell_is_reported_and_the_others_compared(run: Path, harm: str
     with closing(sqlite3.connect(run / "journal.db")) as journal:
         journal.execute(harm, (1,))
         journal.commit()
-    found = compare([run])
-    (cell,) = found.left_out
+    comparison = compare([run])
+    (cell,) = comparison.left_out
     assert (cell.cell, cell.state) == (read_manifest(run).cells[0].id, "damaged")
     assert place in cell.reason and "\n" not in cell.reason
-    assert {each.cell for each in found.cells} == {cell.id for cell in read_manifest(run).cells[1:]}
-    assert found.pairs == 2
-    assert f"left out: 16.3 repeat 1 (r {cell.cell}) damaged: " in to_markdown(found)
+    assert {line.cell for line in comparison.cells} == {cell.id for cell in read_manifest(run).cells[1:]}
+    assert comparison.pairs == 2
+    assert f"left out: 16.3 repeat 1 (r {cell.cell}) damaged: " in to_markdown(comparison)
 
 
 @pytest.mark.parametrize("value", [1e300, 1e-300, 5e-324, 1e28])
@@ -87,7 +87,7 @@ def test_a_manifest_of_another_schema_is_one_line(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "told"),
+    ("path", "value", "text"),
     [
         (("cells", 2, "ordinal"), "two", "Expected `int`, got `str` - at `$.cells[2].ordinal`"),
         (("workload", "steps"), {}, "workload is invalid"),
@@ -101,7 +101,7 @@ def test_a_manifest_of_another_schema_is_one_line(run: Path) -> None:
         ),
     ],
 )
-def test_a_manifest_value_of_the_wrong_type_is_located(run: Path, path: tuple[Any, ...], value: Any, told: str) -> None:
+def test_a_manifest_value_of_the_wrong_type_is_located(run: Path, path: tuple[Any, ...], value: Any, text: str) -> None:
     record = json.loads((run / "manifest.json").read_text())
     part = record
     for key in path[:-1]:
@@ -110,7 +110,7 @@ def test_a_manifest_value_of_the_wrong_type_is_located(run: Path, path: tuple[An
     (run / "manifest.json").write_text(json.dumps(record))
     with pytest.raises(UserError) as error:
         compare([run, make_run(run.parent / "other")])
-    assert told in str(error.value) and "manifest.json" in str(error.value)
+    assert text in str(error.value) and "manifest.json" in str(error.value)
 
 
 @pytest.mark.parametrize("blob", [b"\xff" * 8, b"12345"])

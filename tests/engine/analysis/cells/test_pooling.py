@@ -52,15 +52,15 @@ def boots(
 
 
 def ratio_of(paths: list[Path], step: str = "l.i1") -> Ratio:
-    found = compare(paths).ratio("17.0", step, "rate_per_s")
-    assert found is not None
-    return found
+    ratio = compare(paths).ratio("17.0", step, "rate_per_s")
+    assert ratio is not None
+    return ratio
 
 
 def test_means_of_equal_pairs_follow_students_t_over_machines() -> None:
     logs = {"a": [0.05, 0.07], "b": [0.00, 0.01], "c": [-0.05, -0.02]}
     estimate, effect = over_units(logs, 0.02, "machine")
-    means = [fmean(own) for own in logs.values()]
+    means = [fmean(logs_of_machine) for logs_of_machine in logs.values()]
     half = 4.302653 * stdev(means) / math.sqrt(3)
     interval = paired_interval(estimate)
     assert interval.low is not None and interval.high is not None
@@ -92,27 +92,27 @@ def test_intervals_cover_what_machines_have_in_common(tau: float, machines: int)
 
 def test_verdicts_hold_for_machines_of_different_memory(tmp_path: Path) -> None:
     paths = farm(tmp_path, {"a": 0.90, "b": 0.91, "c": 0.89})
-    found = ratio_of(paths)
-    assert (found.verdict, found.pairs, found.reasons) == ("slower", 12, ())
-    assert found.machines is not None and found.machines.ratios.keys() == {"a", "b", "c"}
-    (told,) = [text for text in compare(paths).findings if "machines are pooled" in text]
-    assert "a (2), b (2), c (2)" in told and "2 degrees" in told
+    ratio = ratio_of(paths)
+    assert (ratio.verdict, ratio.pairs, ratio.reasons) == ("slower", 12, ())
+    assert ratio.machines is not None and ratio.machines.ratios.keys() == {"a", "b", "c"}
+    (line,) = [text for text in compare(paths).findings if "machines are pooled" in text]
+    assert "a (2), b (2), c (2)" in line and "2 degrees" in line
 
 
 def test_two_machines_give_a_wide_interval_and_it_is_said(tmp_path: Path) -> None:
     two = farm(tmp_path, {"a": 0.92, "b": 0.90})
-    found, alone = ratio_of(two), ratio_of(two[:2])
-    assert found.low is not None and found.high is not None and alone.low is not None and alone.high is not None
-    assert found.high - found.low > 4 * (alone.high - alone.low)
-    assert (found.verdict, found.more_pairs, alone.machines) == ("undecided", None, None)
+    pooled, alone = ratio_of(two), ratio_of(two[:2])
+    assert pooled.low is not None and pooled.high is not None and alone.low is not None and alone.high is not None
+    assert pooled.high - pooled.low > 4 * (alone.high - alone.low)
+    assert (pooled.verdict, pooled.more_pairs, alone.machines) == ("undecided", None, None)
     assert any("a third narrows them" in text for text in compare(two).findings)
 
 
 def test_a_machine_that_disagrees_is_named(tmp_path: Path) -> None:
     paths = farm(tmp_path, {"a": 1.0, "b": 1.0, "odd": 0.93, "c": 1.0})
     comparison = compare(paths)
-    (told,) = [text for text in comparison.findings if "disagree" in text]
-    assert told.startswith("l.i1: machine odd (-") and "a (" in told
+    (line,) = [text for text in comparison.findings if "disagree" in text]
+    assert line.startswith("l.i1: machine odd (-") and "a (" in line
     assert [ratio.machines.disagrees for ratio in comparison.ratios
             if ratio.machines and ratio.metric == "rate_per_s" and ratio.step != "l.i1"] == [(), (), ()]  # fmt: skip
     assert any("machines disagree: a (" in text for text in compare([*paths[:2], *paths[4:6]]).findings)
@@ -120,14 +120,14 @@ def test_a_machine_that_disagrees_is_named(tmp_path: Path) -> None:
 
 def test_runs_of_three_boots_are_pooled_over_boots(tmp_path: Path) -> None:
     paths = boots(tmp_path, [0.895, 0.90, 0.905])
-    found, comparison = ratio_of(paths), compare(paths)
-    assert found.machines is not None
-    assert (found.machines.unit, found.pairs, found.verdict) == ("boot", 12, "slower")
-    assert found.machines.ratios.keys() == {"0a2b3c4d", "1a2b3c4d", "2a2b3c4d"}
-    assert found.low is not None and found.high is not None
-    apart = [math.log(ratio) for ratio in found.machines.ratios.values()]
+    rate, comparison = ratio_of(paths), compare(paths)
+    assert rate.machines is not None
+    assert (rate.machines.unit, rate.pairs, rate.verdict) == ("boot", 12, "slower")
+    assert rate.machines.ratios.keys() == {"0a2b3c4d", "1a2b3c4d", "2a2b3c4d"}
+    assert rate.low is not None and rate.high is not None
+    apart = [math.log(ratio) for ratio in rate.machines.ratios.values()]
     half = 4.302653 * stdev(apart) / math.sqrt(3)  # Student's t with two degrees of freedom
-    assert math.log(found.high / found.low) / 2 == pytest.approx(half, rel=1e-5)
+    assert math.log(rate.high / rate.low) / 2 == pytest.approx(half, rel=1e-5)
     (line,) = [text for text in comparison.findings if "pooled" in text]
     assert line.startswith(
         "runs of 3 boots are pooled: 0a2b3c4d (1), 1a2b3c4d (1), 2a2b3c4d (1); intervals cover boots"
@@ -138,16 +138,16 @@ def test_runs_of_three_boots_are_pooled_over_boots(tmp_path: Path) -> None:
 @pytest.mark.parametrize("machine", ["here", ""])
 def test_runs_of_few_boots_or_unknown_machines_are_joined(tmp_path: Path, machine: str) -> None:
     paths = boots(tmp_path, [0.90, 0.90, 0.90], machine)[: 2 if machine else 3]
-    found = ratio_of(paths)
-    assert (found.machines, found.verdict) == (None, "slower")
+    ratio = ratio_of(paths)
+    assert (ratio.machines, ratio.verdict) == (None, "slower")
     assert not [text for text in compare(paths).findings if "boot" in text]
 
 
 def test_boots_of_several_machines_are_part_of_the_machines(tmp_path: Path) -> None:
     paths = [run for name in ("here", "there") for run in boots(tmp_path / name, [0.90, 0.90, 0.90], name)]
-    found = ratio_of(paths)
-    assert found.machines is not None and found.machines.unit == "machine"
-    assert found.machines.ratios.keys() == {"here", "there"}
+    ratio = ratio_of(paths)
+    assert ratio.machines is not None and ratio.machines.unit == "machine"
+    assert ratio.machines.ratios.keys() == {"here", "there"}
 
 
 def test_a_copied_run_has_the_same_verdicts_anywhere(tmp_path: Path) -> None:
@@ -165,16 +165,16 @@ def test_a_copied_run_has_the_same_verdicts_anywhere(tmp_path: Path) -> None:
 def test_the_machines_of_every_step_are_counted(tmp_path: Path) -> None:
     cells = compared_cells(farm(tmp_path, {"a": 1.0, "b": 1.0, "c": 1.0}, runs=1), None)
     ratios = [
-        each
-        for each in verdicts.ratios(cells, measured_ratios.measured(cells))
-        if each.metric == "rate_per_s" and each.machines
+        ratio
+        for ratio in verdicts.ratios(cells, measured_ratios.measured(cells))
+        if ratio.metric == "rate_per_s" and ratio.machines
     ]
     assert len(ratios) == 4 and ratios[0].machines is not None
     two = {name: ratio for name, ratio in ratios[0].machines.ratios.items() if name != "c"}
     fewer = replace(ratios[0], machines=replace(ratios[0].machines, ratios=two))
-    told = findings(cells, [fewer, *ratios[1:]])
-    assert told[0].startswith("runs of 3 machines are pooled: a (1), b (1), c (1); ")
-    assert told[1:] == [f"{fewer.step}: pooled over 2 of these machines: a, b"]
+    lines = findings(cells, [fewer, *ratios[1:]])
+    assert lines[0].startswith("runs of 3 machines are pooled: a (1), b (1), c (1); ")
+    assert lines[1:] == [f"{fewer.step}: pooled over 2 of these machines: a, b"]
 
 
 def test_a_change_of_one_machine_still_withholds_the_verdict(tmp_path: Path) -> None:

@@ -65,11 +65,11 @@ def test_our_ratios_stand_beside_those_of_the_same_builds(tmp_path: Path) -> Non
 
 
 def test_only_our_builds_of_many_published_ones_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = presets.preset("insert-2024-05")
-    table = found.published[0]
+    preset = presets.preset("insert-2024-05")
+    table = preset.published[0]
     lines = tuple(replace_struct(line, values=(*line.values, 1.0, 1.1, 1.2)) for line in table.lines)
     longer = replace_struct(table, subjects=(*table.subjects, "18.0", "18.1", "18.2"), lines=lines)
-    monkeypatch.setattr(publication, "preset", lambda _: replace_struct(found, published=(longer,)))
+    monkeypatch.setattr(publication, "preset", lambda _: replace_struct(preset, published=(longer,)))
     (shown,) = of_preset(tmp_path / "run").section("published")
     assert [name for name in headings(shown) if "published" in name] == [
         "17beta1 published",
@@ -98,18 +98,18 @@ def test_other_runs_have_none(tmp_path: Path) -> None:
 
 def of_copies(path: Path, builds: tuple[str, ...]) -> list[Section]:
     """The tables of copy-ring, where each further build's transactions take a tenth less than the one's before."""
-    found, manifest = compare([make_run(path, builds=builds)]), read_manifest(path)
+    comparison, manifest = compare([make_run(path, builds=builds)]), read_manifest(path)
     cells = tuple(
         replace(cell, step="script.c1", transactions=TransactionTimes(
             count=50, total_s=250 * part, mean_ms=5000 * part, median_ms=4900 * part, min_ms=4600 * part,
             max_ms=5800 * part, stddev_ms=300 * part**10,
         ))
-        for cell in found.cells if cell.step == "l.i0"
-        for part in [0.9 ** found.names.index(cell.subject)]
+        for cell in comparison.cells if cell.step == "l.i0"
+        for part in [0.9 ** comparison.names.index(cell.subject)]
     )  # fmt: skip
     workload = dict(manifest.workload) | {"name": "pgbench", "options": {"preset": "copy-ring"}}
     return list(
-        publication.tables(replace(found, cells=cells, steps=("script.c1",)), replace(manifest, workload=workload))
+        publication.tables(replace(comparison, cells=cells, steps=("script.c1",)), replace(manifest, workload=workload))
     )
 
 

@@ -28,11 +28,11 @@ ROW = SliceRow(1, 0, 0, 0, 0, 50_000_000, 0, 0, 50_000_000, 0, 0, 0, 8, 300_000,
 def pair(path: Path, *reports: dict[str, Any], slices: tuple[SliceRow, ...] = (ROW,)) -> Pair:
     """The first pair of a made run, with these reports of its index builds."""
     cells = load(make_run(path, repeats=1)).cells
-    found = []
+    sides = []
     for cell, report in zip(cells, reports, strict=True):
         step = replace(cell.steps[STEP], report=converted(report, Report, "a report"), slices=slices)
-        found.append(replace(cell, steps={**cell.steps, STEP: step}))
-    return found[0], found[1]
+        sides.append(replace(cell, steps={**cell.steps, STEP: step}))
+    return sides[0], sides[1]
 
 
 def timed(times_s: object) -> dict[str, Any]:

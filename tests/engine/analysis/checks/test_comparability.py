@@ -20,9 +20,9 @@ from tests.support.totals import made_slices
 
 
 def test_an_even_run_is_alike_in_all_that_is_looked_at(tmp_path: Path) -> None:
-    found = compare([make_run(tmp_path / "r")]).checks("17.0")
-    assert all(check.ok for check in found)
-    assert {check.what: check.text for check in found} == {
+    checks = compare([make_run(tmp_path / "r")]).checks("17.0")
+    assert all(check.ok for check in checks)
+    assert {check.what: check.text for check in checks} == {
         "kernel": "6.12.58",
         "binaries": "the same in all cells",
         "settings": "the same",
@@ -111,15 +111,15 @@ def test_only_the_compared_thing_may_differ(
     if edit:
         text = (path / "manifest.json").read_text()
         (path / "manifest.json").write_text(text.replace(*edit))
-    found = compare([path]).checks(expected.subject)
-    assert next(check for check in found if check.what == expected.what) == expected
-    assert [check.ok for check in found] == sorted(check.ok for check in found)
+    checks = compare([path]).checks(expected.subject)
+    assert next(check for check in checks if check.what == expected.what) == expected
+    assert [check.ok for check in checks] == sorted(check.ok for check in checks)
 
 
 def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
     paths = [make_run(tmp_path / "a", digest="d0"), make_run(tmp_path / "b", digest="d1")]
-    found = compare(paths).comparability
-    assert [check.ok for check in found if check.what == "binaries"] == [False]
+    checks = compare(paths).comparability
+    assert [check.ok for check in checks if check.what == "binaries"] == [False]
 
 
 def test_a_sliced_pair_with_one_sided_autovacuum_is_left_out(tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_a_sliced_pair_with_one_sided_autovacuum_is_left_out(tmp_path: Path) -> 
             for value, names in () if earlier else (("true", "name = ?"), ("false", "name <> ?")):
                 sql = f"UPDATE step SET plan = json_set(plan, '$.vacuumed', json('{value}')) WHERE {names}"
                 connection.execute(sql, (anew,))
-        found = compare([path])
-        whole, sliced = (found.ratio("17.0", step, "rate_per_s") for step in ("l.x", "qr100"))
-        assert whole is not None and sliced is not None
-        assert whole.pairs == 5 and sliced.pairs == 5 - len(sliced.left_out)
+        comparison = compare([path])
+        plain, sliced = (comparison.ratio("17.0", step, "rate_per_s") for step in ("l.x", "qr100"))
+        assert plain is not None and sliced is not None
+        assert plain.pairs == 5 and sliced.pairs == 5 - len(sliced.left_out)
         return list(sliced.left_out)
 
     reason = "left out: pair 2: unlike work: autovacuum came to the tables 0 and 1 times"
@@ -193,9 +193,9 @@ def test_runs_that_took_turns_otherwise_are_never_pooled(
 
 
 def test_runs_in_the_same_slices_are_compared_as_one(tmp_path: Path) -> None:
-    found = compare([make_run(tmp_path / name, repeats=2, **SLICED) for name in ("a", "b")])
-    assert (found.design, found.pairs) == ("slices of 50 ms", 4)
-    assert found.sliced("17.0", "qr100") and not found.sliced("17.0", "l.i0")
+    comparison = compare([make_run(tmp_path / name, repeats=2, **SLICED) for name in ("a", "b")])
+    assert (comparison.design, comparison.pairs) == ("slices of 50 ms", 4)
+    assert comparison.sliced("17.0", "qr100") and not comparison.sliced("17.0", "l.i0")
 
 
 def test_runs_whose_clients_connect_otherwise_are_not_compared(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_runs_whose_clients_connect_otherwise_are_not_compared(tmp_path: Path) -
     record = json.loads((two / "manifest.json").read_text())
     record["route"] = {"address": "127.0.0.1", "client": "127.0.0.1"}
     (two / "manifest.json").write_text(json.dumps(record))
-    told = "different ways (over the Unix socket, over TCP within this machine)"
-    with pytest.raises(UserError, match=re.escape(told)):
+    message = "different ways (over the Unix socket, over TCP within this machine)"
+    with pytest.raises(UserError, match=re.escape(message)):
         compare([one, two])
     record["route"] |= {"client": "10.0.0.2", "host": "db2", "name": "client2"}
     (two / "manifest.json").write_text(json.dumps(record))

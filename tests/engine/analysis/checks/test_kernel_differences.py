@@ -33,7 +33,7 @@ def run_under(path: Path, **entries: Any) -> Comparison:
 
 
 def found(comparison: Comparison) -> Any:
-    return next(each for each in comparison.ratios if each.step == "qr100" and each.metric == "rate_per_s")
+    return next(ratio for ratio in comparison.ratios if ratio.step == "qr100" and ratio.metric == "rate_per_s")
 
 
 def test_kernels_alike_in_all_else_are_judged(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_is_no_question_of_the_kernel_gets_no_verdict(
 ) -> None:
     ratio = found(run_under(tmp_path / "run", **entries))
     assert ratio.verdict == "withheld" and ratio.ratio is not None
-    assert any(each.startswith(reason) for each in ratio.reasons)
+    assert any(line.startswith(reason) for line in ratio.reasons)
 
 
 def test_one_label_must_be_one_kernel_in_all_runs(tmp_path: Path) -> None:

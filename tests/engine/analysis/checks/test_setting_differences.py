@@ -41,16 +41,16 @@ DEFAULT = dict.fromkeys(FOUR, "default")
 
 def cells_of(folder: Path, old: ServerSettings, new: ServerSettings) -> ComparedCells:
     cells = compared_cells([make_run(folder / "r", repeats=1)])
-    own = {"16.3": old, "17.0": new}
-    return replace(cells, cells=tuple(replace(cell, settings=own[cell.cell.subject.build]) for cell in cells.cells))
+    conf = {"16.3": old, "17.0": new}
+    return replace(cells, cells=tuple(replace(cell, settings=conf[cell.cell.subject.build]) for cell in cells.cells))
 
 
 def found(folder: Path, old: ServerSettings = OLD, new: ServerSettings = NEW) -> dict[str, SettingDifference]:
-    return {each.name: each for each in differences(cells_of(folder, old, new))}
+    return {setting.name: setting for setting in differences(cells_of(folder, old, new))}
 
 
 def test_differences_have_reasons_and_important_ones_come_first(tmp_path: Path) -> None:
-    reasons = {name: each.reason for name, each in found(tmp_path).items()}
+    reasons = {name: setting.reason for name, setting in found(tmp_path).items()}
     assert list(reasons.items()) == [
         ("shared_buffers", "config"), ("jit", "default"), ("io_method", "version"), ("wal_buffers", "server"),
         ("old", "version"), ("lc_time", "initdb"),
@@ -58,8 +58,8 @@ def test_differences_have_reasons_and_important_ones_come_first(tmp_path: Path) 
 
 
 def test_what_a_cluster_was_made_with_is_the_choice_of_initdb(tmp_path: Path) -> None:
-    made = ServerSettings({"data_checksums": "on"}, {"data_checksums": "override"}, {"data_checksums": "off"})
-    assert found(tmp_path, replace(made, values={"data_checksums": "off"}), made)["data_checksums"].reason == "initdb"
+    init = ServerSettings({"data_checksums": "on"}, {"data_checksums": "override"}, {"data_checksums": "off"})
+    assert found(tmp_path, replace(init, values={"data_checksums": "off"}), init)["data_checksums"].reason == "initdb"
 
 
 def test_values_sources_and_steps_are_given_by_subject(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_what_matters_goes_by_what_the_judged_steps_do(kind: str, jit: bool, che
         for cell in cells.cells
         for unjudged in [replace(cell.steps["l.x"].totals, primary_metric=None)]
     ]
-    made = tuple(replace(cell, steps=own) for cell, own in zip(cells.cells, steps, strict=True))
-    matters = {each.name: each.matters for each in differences(replace(cells, cells=made))}
+    changed = tuple(replace(cell, steps=steps_of_cell) for cell, steps_of_cell in zip(cells.cells, steps, strict=True))
+    matters = {setting.name: setting.matters for setting in differences(replace(cells, cells=changed))}
     assert matters["jit"] == ((kind,) if jit else ())
     assert matters["max_wal_size"] == ((kind,) if checkpoints else ())
     assert matters["shared_buffers"] == (kind,) and matters["lc_time"] == ()

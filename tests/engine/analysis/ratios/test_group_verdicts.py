@@ -61,10 +61,10 @@ def test_a_group_is_certain_where_its_steps_are_not(tmp_path: Path) -> None:
     comparison = compared(tmp_path / "r", repeats=6, effects=effects, noise=0.012, seed=3)
     ratio = ratio_of(tmp_path / "r")
     steps = [comparison.ratio("17.0", step, "rate_per_s") for step in ("l.x", "l.i1")]
-    assert ratio.verdict == "slower" and {each.verdict for each in steps if each} == {"no faster"}
+    assert ratio.verdict == "slower" and {step.verdict for step in steps if step} == {"no faster"}
     first, second = comparison.answer_for("17.0")[:2]
     assert first == f"17.0 against 16.3, write (2 steps) {ratio.effect}: slower" and second.startswith("17.0 is ")
-    section = next(each for each in drawn(tables.sections(comparison), Notes()) if each.title.startswith("Groups"))
+    section = next(table for table in drawn(tables.sections(comparison), Notes()) if table.title.startswith("Groups"))
     low, high = ratio.bounds or (0, 0)
     assert section.rows[0][0] == ("write", "2", f"▼{ratio.ratio:.3f}", f"{low:.3f}-{high:.3f}", "slower")
 
@@ -95,7 +95,7 @@ def test_only_several_steps_with_verdicts_form_a_group(tmp_path: Path) -> None:
 
 def test_several_subjects_stand_below_their_group(tmp_path: Path) -> None:
     comparison = compared(tmp_path / "r", builds=("16.3", "17.0", "18.0"))
-    section = next(each for each in drawn(tables.sections(comparison), Notes()) if each.title.startswith("Groups"))
+    section = next(table for table in drawn(tables.sections(comparison), Notes()) if table.title.startswith("Groups"))
     assert [cells[0] for cells, _ in section.rows] == ["write", "  17.0", "  18.0"]
 
 

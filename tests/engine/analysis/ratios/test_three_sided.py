@@ -52,22 +52,22 @@ def test_verdicts(ratios: list[float], verdict: str, differs: bool) -> None:
 
 @given(ratio_lists, st.sampled_from(["more", "less"]))
 def test_a_verdict_alone_is_what_its_interval_shows(ratios: list[float], better: Literal["more", "less"]) -> None:
-    found, interval = judge(estimate(ratios), MARGIN, better), paired_interval(estimate(ratios))
+    verdict, interval = judge(estimate(ratios), MARGIN, better), paired_interval(estimate(ratios))
     assert interval.low is not None and interval.high is not None
     low, high = (interval.low, interval.high) if better == "more" else (1 / interval.high, 1 / interval.low)
     bound = 1 - MARGIN if better == "more" else 1 / (1 + MARGIN)
     if min(abs(end - at) for end in (low, high) for at in (1, bound, 1 / bound, 1 + MARGIN, 1 / (1 - MARGIN))) > 1e-9:
-        assert found.differs == (not interval.low <= 1 <= interval.high)
-        assert (found.verdict in ("same", "no slower")) <= (low > bound)
-        assert (found.verdict == "same") == (interval.low > 1 - MARGIN and interval.high < 1 + MARGIN)
-        assert (found.verdict == "slower") == (high < 1 and found.verdict != "same")
+        assert verdict.differs == (not interval.low <= 1 <= interval.high)
+        assert (verdict.verdict in ("same", "no slower")) <= (low > bound)
+        assert (verdict.verdict == "same") == (interval.low > 1 - MARGIN and interval.high < 1 + MARGIN)
+        assert (verdict.verdict == "slower") == (high < 1 and verdict.verdict != "same")
 
 
 def test_p_values_worked_out_by_hand() -> None:
     """Logs 0.008, 0, -0.008, 0: error 0.00327, so log(1 - 0.02) is 6.19 errors away: p = 0.0042 with 3 degrees."""
-    found = p_values(estimate([math.exp(log) for log in (0.008, 0.0, -0.008, 0.0)]), MARGIN)
-    assert found.no_slower == pytest.approx(0.0042, abs=0.0002)
-    assert found.sign == pytest.approx(1) and found.same == max(found.no_slower, found.no_faster)
+    values = p_values(estimate([math.exp(log) for log in (0.008, 0.0, -0.008, 0.0)]), MARGIN)
+    assert values.no_slower == pytest.approx(0.0042, abs=0.0002)
+    assert values.sign == pytest.approx(1) and values.same == max(values.no_slower, values.no_faster)
     assert p_values(estimate([1.0]), MARGIN) == (1, 1, 1, 1)
     assert p_values(estimate([1.1, 1.1]), MARGIN) == (0, 1, 0, 1)
     assert p_values(estimate([1.1, 1.1]), MARGIN, "less") == (0, 1, 1, 0)
@@ -76,10 +76,10 @@ def test_p_values_worked_out_by_hand() -> None:
 def test_each_kind_has_a_sequence_of_its_own() -> None:
     """Ten steps: a sign that is far from certain does not lower what `no slower` is held against."""
     tests = [Hypotheses(0.9, 0.9, 0.001, 0.9)] * 9 + [Hypotheses(0.004, 0.9, 0.9, 0.9)]
-    found = shares(tests, alone(ALPHA))
-    assert found[-1].sign == pytest.approx(1 / 10) and found[0].sign == pytest.approx(1 / 9)
-    assert found[0].no_slower == pytest.approx(1 / 10) and found[8].no_slower == pytest.approx(1 / 2)
-    levels = levels_of(found[8], alone(ALPHA))
+    sequences = shares(tests, alone(ALPHA))
+    assert sequences[-1].sign == pytest.approx(1 / 10) and sequences[0].sign == pytest.approx(1 / 9)
+    assert sequences[0].no_slower == pytest.approx(1 / 10) and sequences[8].no_slower == pytest.approx(1 / 2)
+    levels = levels_of(sequences[8], alone(ALPHA))
     assert levels == pytest.approx((ALPHA / 9, ALPHA / 10, ALPHA / 2, ALPHA / 10))
     assert levels_of(Hypotheses(1, 1, 1, 1), alone(ALPHA)) == ALONE, "no more than the printed interval shows"
 
@@ -99,14 +99,14 @@ def test_the_same_in_a_family_excludes_slower_and_faster(steps: list[tuple[float
 )
 def test_the_advised_pairs_decide_four_times_in_five(mean: float, sd: float, pairs: int) -> None:
     """The last is slower by the margin, where nothing but the sign can be certain."""
-    found = Estimate(mean, sd, pairs)
-    more = pairs_needed(found, MARGIN)
-    assert judge(found, MARGIN).verdict in UNCLEAR and more is not None
+    planted = Estimate(mean, sd, pairs)
+    more = pairs_needed(planted, MARGIN)
+    assert judge(planted, MARGIN).verdict in UNCLEAR and more is not None
     chance = random.Random(7)
 
     def share(count: int) -> float:
-        made = ([math.exp(chance.gauss(mean, sd)) for _ in range(count)] for _ in range(2000))
-        return sum(judge(estimate(ratios), MARGIN).verdict not in UNCLEAR for ratios in made) / 2000
+        samples = ([math.exp(chance.gauss(mean, sd)) for _ in range(count)] for _ in range(2000))
+        return sum(judge(estimate(ratios), MARGIN).verdict not in UNCLEAR for ratios in samples) / 2000
 
     assert share(pairs + more) >= POWER - 0.03
     if more > 1:
@@ -120,13 +120,13 @@ def test_pairs_needed_grows_with_scatter_and_has_an_end() -> None:
     assert pairs_needed(estimate([0.9]), MARGIN) is None
     lent, strict = Estimate(0.016, 0.01, 3, prior_degrees=2), Hypotheses(*[0.001] * 4)
     plain = Estimate(lent.mean, lent.sd, lent.pairs)
-    assert [pairs_needed(each, 0.005, lambda _: strict) for each in (plain, lent)] == [9, 8]
+    assert [pairs_needed(sample, 0.005, lambda _: strict) for sample in (plain, lent)] == [9, 8]
 
 
 def test_more_pairs_are_judged_at_the_levels_left_for_them() -> None:
-    found, strict = estimate([0.90, 0.93, 0.88, 0.91]), Hypotheses(1e-4, 1e-4, 1e-4, 1e-4)
-    assert judge(found, MARGIN).verdict == "slower" and judge(found, MARGIN, levels=strict).verdict == "undecided"
-    more = pairs_needed(found, MARGIN, lambda _: strict)
-    assert more is not None and judge(found.of(4 + more), MARGIN, levels=strict).verdict == "slower"
-    later = pairs_needed(found, MARGIN, lambda _: Hypotheses(*(level / 1e3 for level in strict)))
+    sample, strict = estimate([0.90, 0.93, 0.88, 0.91]), Hypotheses(1e-4, 1e-4, 1e-4, 1e-4)
+    assert judge(sample, MARGIN).verdict == "slower" and judge(sample, MARGIN, levels=strict).verdict == "undecided"
+    more = pairs_needed(sample, MARGIN, lambda _: strict)
+    assert more is not None and judge(sample.of(4 + more), MARGIN, levels=strict).verdict == "slower"
+    later = pairs_needed(sample, MARGIN, lambda _: Hypotheses(*(level / 1e3 for level in strict)))
     assert later is not None and later > more

@@ -33,18 +33,18 @@ def search(
     while True:
         weighed = bisection.weighed(ends, judged)
         now, parts = bisection.belief(count, weighed, after), bisection.groups(count, broken, after)
-        found = bisection.found_in(now, parts, error)
-        if found is None:
+        place = bisection.found_in(now, parts, error)
+        if place is None:
             index = bisection.next_commit(now, parts)
         else:
-            look = bisection.to_look_back(found, count, broken, bisection.weights(weighed))
+            look = bisection.to_look_back(place, count, broken, bisection.weights(weighed))
             if look is None:
-                return found, len(judged)
+                return place, len(judged)
             index = look
         assert index not in broken and 0 < index < count
         judged.append(CommitJudgement(index, measured(index)))
-        whole = bisection.weights(bisection.weighed(ends, judged))[index]
-        if found is not None and whole < -math.log(bisection.LOOKS_BACK / error):
+        weight = bisection.weights(bisection.weighed(ends, judged))[index]
+        if place is not None and weight < -math.log(bisection.LOOKS_BACK / error):
             after = index
 
 
@@ -55,8 +55,8 @@ def test_the_commit_is_found_as_often_as_is_said(noise: float, least: float) -> 
     for _ in range(200):
         first = chance.randint(1, 30)
         levels = [0.0 if index < first else PLANTED for index in range(31)]
-        found, judgements = search(chance, levels, set(chance.sample(range(1, 30), 2)), noise)
-        right, took = right + (first in found), took + judgements
+        place, judgements = search(chance, levels, set(chance.sample(range(1, 30), 2)), noise)
+        right, took = right + (first in place), took + judgements
     assert right >= 200 * least
     assert took <= 200 * (11 if noise < 0.02 else 20)
 
@@ -102,7 +102,7 @@ def test_two_changes_of_half_the_size_are_told_from_noise() -> None:
         ]
 
     for count, between in ((1, False), (4, True)):
-        found = [bisection.is_between(4, ends, judged(PLANTED / 2, count)) for _ in range(50)]
-        assert sum(found) > 25 if between else not any(found)
+        hits = [bisection.is_between(4, ends, judged(PLANTED / 2, count)) for _ in range(50)]
+        assert sum(hits) > 25 if between else not any(hits)
     for level in (0.0, PLANTED, 2 * PLANTED):
         assert not any(bisection.is_between(4, ends, judged(level, 4)) for _ in range(50))

@@ -35,32 +35,32 @@ def folder(rows: Rows) -> list[TrendSeries]:
     return series(runs, "rate_per_s", None, "date", 0.02)
 
 
-def places(each: TrendSeries) -> list[int]:
-    return [each.points.index(change.after) for change in each.changes or ()]
+def places(row: TrendSeries) -> list[int]:
+    return [row.points.index(change.after) for change in row.changes or ()]
 
 
 def test_a_four_percent_change_is_found_among_twenty_series() -> None:
     rows = 100 + noise(np.random.default_rng(2), 0.0)
     rows[::2, POINTS // 2 :] *= 0.96
-    found = folder(rows)
-    near = [each for each in found[::2] if len(places(each)) == 1 and abs(places(each)[0] - POINTS // 2) <= 2]
-    assert len(near) >= STEPS - 1 and not any(each.changes for each in found[1::2])
+    trends = folder(rows)
+    near = [trend for trend in trends[::2] if len(places(trend)) == 1 and abs(places(trend)[0] - POINTS // 2) <= 2]
+    assert len(near) >= STEPS - 1 and not any(trend.changes for trend in trends[1::2])
 
 
 def test_a_stretch_has_both_edges_and_an_odd_night_none() -> None:
     rows = 100 + 0.5 * noise(np.random.default_rng(3), 0.0)
     rows[0, 10:20] *= 0.96
     rows[1, 12] *= 0.9
-    found = folder(rows)
-    assert [places(each) for each in found[:3]] == [[10, 20], [], []]
-    ratios = [change.ratio for change in found[0].changes or ()]
+    trends = folder(rows)
+    assert [places(trend) for trend in trends[:3]] == [[10, 20], [], []]
+    ratios = [change.ratio for change in trends[0].changes or ()]
     assert ratios == pytest.approx([0.96, 1 / 0.96], abs=0.01)
 
 
 def test_p_is_of_all_series_together() -> None:
     rows = 100 + noise(np.random.default_rng(2), 0.0)
     rows[0, POINTS // 2 :] *= 0.96
-    ((alone,), (among,)) = (found[0].changes or () for found in (folder(rows[:1]), folder(rows)))
+    ((alone,), (among,)) = (trends[0].changes or () for trends in (folder(rows[:1]), folder(rows)))
     assert among.p == pytest.approx(alone.p * len(rows)) and alone.p < among.p < 0.05
 
 

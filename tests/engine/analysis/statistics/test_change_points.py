@@ -25,9 +25,9 @@ def seconds(*rates: float, noise: float = 0.03, seed: int = 1) -> list[tuple[flo
     ],
 )
 def test_levels_are_found_with_their_seconds(rates: list[float], edges: list[int]) -> None:
-    found = levels(seconds(*rates))
-    assert [level.from_s for level in found] == [0, *edges] and found[-1].until_s == len(rates)
-    for level in found:
+    stretches = levels(seconds(*rates))
+    assert [level.from_s for level in stretches] == [0, *edges] and stretches[-1].until_s == len(rates)
+    for level in stretches:
         assert level.rate_per_s == pytest.approx(rates[int(level.from_s)], rel=0.05, abs=0.1)
 
 

@@ -63,8 +63,8 @@ def test_swapping_the_sides_mirrors_the_interval(ratios: list[float]) -> None:
 
 def test_p_value_of_pairs_worked_out_by_hand() -> None:
     """Logs 0.01, 0.02, 0.03: t = 0.02 / (0.01 / sqrt(3)) = 3.464102, and with 2 degrees p = 1 - t / sqrt(t^2 + 2)."""
-    found = estimate([math.exp(0.01), math.exp(0.02), math.exp(0.03)])
-    assert p_value(found) == pytest.approx(1 - 3.464102 / math.sqrt(14), rel=1e-5)
+    pairs = estimate([math.exp(0.01), math.exp(0.02), math.exp(0.03)])
+    assert p_value(pairs) == pytest.approx(1 - 3.464102 / math.sqrt(14), rel=1e-5)
     assert [p_value(estimate(ratios)) for ratios in ([0.8], [1.0, 1.0], [0.5, 0.5])] == [1.0, 1.0, 0.0]
 
 
@@ -96,8 +96,8 @@ def test_holm_rejects_what_its_definition_does(p_values: list[float]) -> None:
 
 def test_holm_asks_for_the_level_of_a_share() -> None:
     """Levels that shrink faster than shares: the smallest of three p-values is held against 0.05 / 9, the next / 4."""
-    found = [holm_shares([p, 0.02, 0.5], lambda share: ALPHA * share**2) for p in (0.005, 0.006)]
-    assert found == [pytest.approx([1 / 3, 1 / 2, 1 / 2]), pytest.approx([1 / 3] * 3)]
+    shares = [holm_shares([p, 0.02, 0.5], lambda share: ALPHA * share**2) for p in (0.005, 0.006)]
+    assert shares == [pytest.approx([1 / 3, 1 / 2, 1 / 2]), pytest.approx([1 / 3] * 3)]
 
 
 def test_benjamini_and_hochberg_worked_out_by_hand() -> None:
@@ -118,10 +118,10 @@ def test_borrowed_degrees_of_freedom_narrow_interval_and_p() -> None:
 
 def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
     """sd 0.01 over three pairs: half = 0.024841; at 80% power (4.302653 + 1.060660) x 0.01 / sqrt(3)."""
-    found = estimate([math.exp(-0.01), 1.0, math.exp(0.01)])
-    assert noise_floor(paired_interval(found)) == pytest.approx(math.expm1(0.024841), rel=1e-4)
-    assert smallest_visible_effect(found) == pytest.approx(math.expm1(0.030965), rel=1e-3)
-    assert smallest_visible_effect(found, pairs=12) < smallest_visible_effect(found)  # type: ignore[operator]
+    pairs = estimate([math.exp(-0.01), 1.0, math.exp(0.01)])
+    assert noise_floor(paired_interval(pairs)) == pytest.approx(math.expm1(0.024841), rel=1e-4)
+    assert smallest_visible_effect(pairs) == pytest.approx(math.expm1(0.030965), rel=1e-3)
+    assert smallest_visible_effect(pairs, pairs=12) < smallest_visible_effect(pairs)  # type: ignore[operator]
     assert noise_floor(paired_interval(estimate([1.1]))) is None
     assert smallest_visible_effect(estimate([1.1])) is None
 
@@ -138,8 +138,8 @@ def test_noise_floor_and_smallest_visible_effect_of_an_aa_pair() -> None:
     ],
 )
 def test_cells_that_are_far_apart_are_wide_or_have_two_modes(values: list[float], bimodal: bool, wide: bool) -> None:
-    found = scatter(values, 0.02)
-    assert found is not None and (found.bimodal, found.wide) == (bimodal, wide)
+    spread = scatter(values, 0.02)
+    assert spread is not None and (spread.bimodal, spread.wide) == (bimodal, wide)
 
 
 def test_scatter_of_too_little_is_unknown() -> None:

@@ -112,21 +112,21 @@ def test_machine_counters_are_left_out_of_a_sliced_step() -> None:
     sliced = replace(QUERY, wall_seconds=2 * QUERY.seconds)
     assert metrics.step_figures("query", QUERY)["device_written_kb_per_op"] is not None
     assert metrics.step_figures("query", sliced)["device_written_kb_per_op"] is None
-    line, whole = published_line.published("query", sliced), published_line.published("query", QUERY)
+    line, plain = published_line.published("query", sliced), published_line.published("query", QUERY)
     of_machine = {"rps", "rmbps", "wps", "wmbps", "rpq", "rkbpq", "wpi", "wkbpi", "csps", "cpups", "cspq", "cpupq"}
     assert {name for name in of_machine if line[name] is None} == of_machine
-    rest = whole.keys() - of_machine
-    assert {name: line[name] for name in rest} == {name: whole[name] for name in rest}
+    rest = plain.keys() - of_machine
+    assert {name: line[name] for name in rest} == {name: plain[name] for name in rest}
 
 
 def test_probe_coverage_is_by_the_machines_clock() -> None:
     """Frames are by the machine's clock, a step's own seconds without its pauses."""
     record = {"n": 10, "sum_us": 100, "seconds": QUERY.seconds, "mode": "window", "frames": 60}
     probed = replace(QUERY, probes={"query": {"planner": record}}, wall_seconds=2 * QUERY.seconds)
-    found = metrics.summary("query", probed)
-    assert found["coverage"] == {"planner": 0.5}
-    assert found["plan_us_per_op"] == pytest.approx(2 * 100 / 488_000)
-    assert found["probes"]["query"]["plan_us_per_statement"] == pytest.approx(2 * 100 / 488_000)
+    figures = metrics.summary("query", probed)
+    assert figures["coverage"] == {"planner": 0.5}
+    assert figures["plan_us_per_op"] == pytest.approx(2 * 100 / 488_000)
+    assert figures["probes"]["query"]["plan_us_per_statement"] == pytest.approx(2 * 100 / 488_000)
 
 
 def test_role_figures_and_quantiles() -> None:

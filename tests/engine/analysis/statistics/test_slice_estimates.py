@@ -58,14 +58,14 @@ def noisy(seed: int, count: int = 60, related: float = 0.0, sd: float = 0.1, rat
     for block in range(1, count):
         logs[:, block] = related * logs[:, block - 1] + math.sqrt(1 - related**2) * logs[:, block]
     time = rng.uniform(0.8, 1.2, count)
-    base, other = (server(np.exp(each) * time * scale, time) for each, scale in zip(logs, (1, rate), strict=True))
+    base, other = (server(np.exp(log) * time * scale, time) for log, scale in zip(logs, (1, rate), strict=True))
     return base, other
 
 
-def figures(found: LogRatio) -> tuple[float, float]:
+def figures(ratio: LogRatio) -> tuple[float, float]:
     """Ratio and variance, where there is one."""
-    assert found.variance is not None
-    return found.theta, found.variance
+    assert ratio.variance is not None
+    return ratio.theta, ratio.variance
 
 
 seeds = st.integers(0, 2**32)
@@ -76,15 +76,15 @@ seeds = st.integers(0, 2**32)
 
 def test_the_ratio_of_totals_has_no_error_for_few_blocks() -> None:
     """Base 12 in 6, other 9 in 3: 3 / 2. The mean of the blocks' ratios would be another."""
-    found = log_ratio(server([2, 4, 6], [1, 2, 3]), server([1, 2, 6], [1, 1, 1]))
-    assert (found.theta, found.variance, found.blocks) == (pytest.approx(math.log(1.5)), None, 3)
+    ratio = log_ratio(server([2, 4, 6], [1, 2, 3]), server([1, 2, 6], [1, 1, 1]))
+    assert (ratio.theta, ratio.variance, ratio.blocks) == (pytest.approx(math.log(1.5)), None, 3)
 
 
 def test_the_error_of_alternating_blocks_has_a_lower_bound() -> None:
     """u = d, -d, d, …: autocovariances take the sum below 0; v = g0 / (Q - 1) = d^2 / 19."""
-    found = log_ratio(server([1] * 20), server([1.1, 0.9] * 10))
-    assert found.theta == pytest.approx(0, abs=1e-12)
-    assert found.variance == pytest.approx(0.01 / 19)
+    ratio = log_ratio(server([1] * 20), server([1.1, 0.9] * 10))
+    assert ratio.theta == pytest.approx(0, abs=1e-12)
+    assert ratio.variance == pytest.approx(0.01 / 19)
 
 
 def test_the_error_of_blocks_that_change_once_worked_out_by_hand() -> None:
@@ -92,14 +92,14 @@ def test_the_error_of_blocks_that_change_once_worked_out_by_hand() -> None:
 
     So b = Q / 3 = 6 and LRV = d^2 (1 + 2 sum_l (1 - l / 7) (20 - 3 l) / 20) = d^2 (1 + 2 x 1.8) = 4.6 d^2.
     """
-    found = log_ratio(server([1] * 20), server([1.1] * 10 + [0.9] * 10))
-    assert found.variance == pytest.approx(4.6 * 0.01 / 19)
+    ratio = log_ratio(server([1] * 20), server([1.1] * 10 + [0.9] * 10))
+    assert ratio.variance == pytest.approx(4.6 * 0.01 / 19)
 
 
 def test_the_error_with_andrews_bandwidth_worked_out_by_hand() -> None:
     """u = d, d, -d, -d, …, 60 blocks: r = 1 / 60, a = 0.00111, 1.1447 (60 a)^(1/3) = 0.46, b = 1, LRV = d^2 61 / 60."""
-    found = log_ratio(server([1] * 60), server([1.1, 1.1, 0.9, 0.9] * 15))
-    assert found.variance == pytest.approx(0.01 * 61 / 60 / 59)
+    ratio = log_ratio(server([1] * 60), server([1.1, 1.1, 0.9, 0.9] * 15))
+    assert ratio.variance == pytest.approx(0.01 * 61 / 60 / 59)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_the_error_of_quick_and_slow_changes_worked_out_by_hand(
     u = [(step if block < count / 2 else -step) + (turn if block % 2 else -turn) for block in range(count)]
     g = [sum(u[block] * u[block - lag] for block in range(lag, count)) / count for lag in range(b + 1)]
     assert g[1] / g[0] == pytest.approx(r, abs=0.01)
-    found = log_ratio(server([1] * count), server([1 + each for each in u]))
+    ratio = log_ratio(server([1] * count), server([1 + term for term in u]))
     lrv = g[0] + 2 * sum((1 - lag / (b + 1)) * g[lag] for lag in range(1, b + 1))
-    assert found.variance == pytest.approx(lrv / (count - 1))
+    assert ratio.variance == pytest.approx(lrv / (count - 1))
 
 
 def test_time_counts_as_work_does() -> None:
@@ -127,9 +127,9 @@ def test_time_counts_as_work_does() -> None:
 @given(seeds)
 def test_what_neighbours_do_to_both_alike_makes_no_error(seed: int) -> None:
     load = np.random.default_rng(seed).uniform(0.2, 1, 40)
-    found = log_ratio(server(load), server(0.97 * load))
-    assert found.theta == pytest.approx(math.log(0.97))
-    assert found.variance == pytest.approx(0, abs=1e-30)
+    ratio = log_ratio(server(load), server(0.97 * load))
+    assert ratio.theta == pytest.approx(math.log(0.97))
+    assert ratio.variance == pytest.approx(0, abs=1e-30)
 
 
 @given(seeds, st.floats(0, 0.9))
@@ -149,8 +149,8 @@ def test_swapping_the_servers_mirrors_ratio_and_trimmed_mean(seed: int, related:
 def test_scaling_both_servers_changes_nothing(seed: int, by: float, more: float) -> None:
     base, other = noisy(seed)
 
-    def scaled(each: Slices, work: float, time: float) -> Slices:
-        return Slices(each.numerators * work, each.denominators * time)
+    def scaled(slices: Slices, work: float, time: float) -> Slices:
+        return Slices(slices.numerators * work, slices.denominators * time)
 
     plain = log_ratio(base, other)
     both = log_ratio(scaled(base, by, more), scaled(other, by, more))
@@ -162,10 +162,10 @@ def test_scaling_both_servers_changes_nothing(seed: int, by: float, more: float)
 @pytest.mark.parametrize(("related", "count", "least"), [(0.0, 60, 0.92), (0.2, 400, 0.92), (0.5, 400, 0.9)])
 def test_a_planted_effect_is_in_the_interval_as_promised(related: float, count: int, least: float) -> None:
     """Blocks that are much alike need more: Newey and West's error is known to be too small then."""
-    found = [log_ratio(*noisy(seed, count, related, rate=0.95)) for seed in range(300)]
-    held = fmean(abs(each.theta - math.log(0.95)) <= 1.96 * math.sqrt(each.variance or 0) for each in found)
+    ratios = [log_ratio(*noisy(seed, count, related, rate=0.95)) for seed in range(300)]
+    held = fmean(abs(ratio.theta - math.log(0.95)) <= 1.96 * math.sqrt(ratio.variance or 0) for ratio in ratios)
     assert least <= held <= 0.98
-    assert fmean(each.theta for each in found) == pytest.approx(math.log(0.95), abs=0.003)
+    assert fmean(ratio.theta for ratio in ratios) == pytest.approx(math.log(0.95), abs=0.003)
 
 
 @pytest.mark.parametrize("work", [[0.0] * 20, [-1.0] * 20])
@@ -182,16 +182,16 @@ def test_the_trimmed_mean_and_its_error_worked_out_by_hand() -> None:
     """Logs: 4 of 20 at either end are cut, so 1 and -0.5 become h and -h; v = h^2 / 0.6^2 / 19. Their mean: 0."""
     h = 0.1
     logs = [h, -h, 1, -h, h, -0.5, 1, -0.5, h, -h, 1, -0.5, 1, -h, h, -0.5, h, -h, h, -h]
-    found = typical(server([1] * 20), server(np.exp(logs)))
-    assert found
-    assert found.log_ratio == pytest.approx(0, abs=1e-12)
-    assert found.variance == pytest.approx(h**2 / 0.36 / 19)
+    middle = typical(server([1] * 20), server(np.exp(logs)))
+    assert middle
+    assert middle.log_ratio == pytest.approx(0, abs=1e-12)
+    assert middle.variance == pytest.approx(h**2 / 0.36 / 19)
 
 
 def test_a_fifth_of_the_blocks_is_cut_at_either_end() -> None:
     """Squares of 4 to 15 are kept among 0 to 19: (1240 - 14) / 12."""
-    found = typical(server([1] * 20), server(np.exp(np.arange(20.0)[::-1] ** 2 / 1000)))
-    assert found and found.log_ratio == pytest.approx(0.1226 / 1.2)
+    middle = typical(server([1] * 20), server(np.exp(np.arange(20.0)[::-1] ** 2 / 1000)))
+    assert middle and middle.log_ratio == pytest.approx(0.1226 / 1.2)
 
 
 def test_blocks_without_work_count_and_without_time_do_not() -> None:
@@ -211,12 +211,12 @@ def test_rare_stalls_change_the_total_but_not_the_typical() -> None:
     base, other = noisy(1, 200, sd=0.01)
     stalls = np.where(np.arange(200) % 10 == 5, 1.2, 1.0)[:, None]
     stalling = Slices(other.numerators, other.denominators * stalls)
-    found = typical(base, stalling)
-    assert found
+    middle = typical(base, stalling)
+    assert middle
     assert log_ratio(base, stalling).theta == pytest.approx(-math.log(1.02), abs=0.004)
-    assert found.log_ratio == pytest.approx(0, abs=0.004)
-    assert found.gap == pytest.approx(log_ratio(base, stalling).theta - found.log_ratio)
-    assert found.has_rare_events() and not found.has_rare_events(inflation=10_000)
+    assert middle.log_ratio == pytest.approx(0, abs=0.004)
+    assert middle.gap == pytest.approx(log_ratio(base, stalling).theta - middle.log_ratio)
+    assert middle.has_rare_events() and not middle.has_rare_events(inflation=10_000)
     once = Typical(0.0, 0.004, 0.0204, 0.0001)  # 2.04 errors: significant at 5%, not at 1%
     assert once.has_rare_events() and not once.has_rare_events(level=0.01)
     assert typical_of([once, replace(once, gap=0.0)]) == Typical(0.0, 0.002, 0.0102, 0.00005)
@@ -224,8 +224,8 @@ def test_rare_stalls_change_the_total_but_not_the_typical() -> None:
 
 
 def test_a_server_that_is_slower_all_the_time_has_no_rare_events() -> None:
-    found = [typical(*noisy(seed, 100, rate=0.9)) for seed in range(300)]
-    assert 0.02 < fmean(each is not None and each.has_rare_events() for each in found) < 0.1, "a test at 5%"
+    middles = [typical(*noisy(seed, 100, rate=0.9)) for seed in range(300)]
+    assert 0.02 < fmean(middle is not None and middle.has_rare_events() for middle in middles) < 0.1, "a test at 5%"
 
 
 def test_the_interval_of_a_pair_is_that_of_its_log_ratio() -> None:
@@ -239,9 +239,9 @@ def test_the_interval_of_a_pair_is_that_of_its_log_ratio() -> None:
 # How slices check themselves
 
 
-def by_slice(own: Sequence[float], count: int) -> Slices:
+def by_slice(rates: Sequence[float], count: int) -> Slices:
     """A server whose slices of each two blocks did a1, a2, a3, a4, in a time of 1 each."""
-    work = np.array(own, dtype=np.float64).reshape(2, 2)
+    work = np.array(rates, dtype=np.float64).reshape(2, 2)
     return Slices(np.tile(work, (count // 2, 1)), np.ones((count, 2)))
 
 
@@ -264,15 +264,15 @@ ABBA, TIME = by_slice([1, 2, 3, 7], 42), by_slice([4, 3, 2, 1], 42)
     ],
 )
 def test_a_servers_own_ratio_is_outer_to_inner_slices(side: Slices, ratio: float, blocks: int) -> None:
-    found = own_ratio(side)
-    assert (found.theta, found.variance, found.blocks) == pytest.approx((math.log(ratio), 0, blocks))
+    rate = own_ratio(side)
+    assert (rate.theta, rate.variance, rate.blocks) == pytest.approx((math.log(ratio), 0, blocks))
 
 
 def test_the_self_check_worked_out_by_hand() -> None:
     """z = 2 and 0: f^2 = (4 + 0) / 2. Ratios without an error say nothing."""
-    found = self_check([LogRatio(0.02, 0.0001, 50), LogRatio(0.0, 0.0001, 50), LogRatio(0.5, None, 10)])
-    assert (found.f, found.ratios) == (pytest.approx(math.sqrt(2)), 2)
-    assert found.inflation == pytest.approx(2)
+    check = self_check([LogRatio(0.02, 0.0001, 50), LogRatio(0.0, 0.0001, 50), LogRatio(0.5, None, 10)])
+    assert (check.f, check.ratios) == (pytest.approx(math.sqrt(2)), 2)
+    assert check.inflation == pytest.approx(2)
     assert self_check([]) == SelfCheck(1.0, 0)
 
 
@@ -283,18 +283,18 @@ def test_the_self_check_worked_out_by_hand() -> None:
 def test_errors_are_never_narrowed_and_large_ones_are_told(
     f: float, inflation: float, suspect: bool, withheld: bool
 ) -> None:
-    found = SelfCheck(f, 60)
-    assert (found.inflation, found.suspect, found.withheld) == (pytest.approx(inflation), suspect, withheld)
+    check = SelfCheck(f, 60)
+    assert (check.inflation, check.suspect, check.withheld) == (pytest.approx(inflation), suspect, withheld)
 
 
 def test_the_self_check_sees_whether_errors_are_as_promised() -> None:
     """Slices that are slow in whole turns, always a server's outer ones, are what no error of blocks can know."""
     rng = np.random.default_rng(1)
     honest = [Slices(np.exp(rng.normal(0, 0.1, (100, 2))), np.ones((100, 2))) for _ in range(200)]
-    assert self_check([own_ratio(each) for each in honest]).f == pytest.approx(1, abs=0.1)
+    assert self_check([own_ratio(slices) for slices in honest]).f == pytest.approx(1, abs=0.1)
     outer = np.tile([[1.0, 0.9], [0.9, 1.0]], (50, 1))
-    biased = [Slices(each.numerators * outer, each.denominators) for each in honest]
-    assert self_check([own_ratio(each) for each in biased]).withheld
+    biased = [Slices(slices.numerators * outer, slices.denominators) for slices in honest]
+    assert self_check([own_ratio(slices) for slices in biased]).withheld
 
 
 # Level 2
@@ -312,9 +312,9 @@ THREE_PAIRS, MOST = 0.9, math.log(10)
 def test_one_step_worked_out_by_hand() -> None:
     """S^2 / 0.9 = 4e-4 and v = 1e-4, so tau^2 = 3e-4; no other step lends it degrees of freedom."""
     far = 0.02 * math.sqrt(THREE_PAIRS)
-    found = pooled([pairs_of([-far, 0.0, far], 1e-4)])
-    (step,) = found.steps
-    assert found.tau == pytest.approx(math.sqrt(3e-4))
+    pool = pooled([pairs_of([-far, 0.0, far], 1e-4)])
+    (step,) = pool.steps
+    assert pool.tau == pytest.approx(math.sqrt(3e-4))
     assert step.estimate.sd**2 == pytest.approx(3.6e-4)
     assert (step.estimate.degrees, step.estimate.prior_degrees) == (2, 0)
     assert step.within == pytest.approx(0.01)
@@ -323,9 +323,9 @@ def test_one_step_worked_out_by_hand() -> None:
 def test_two_steps_share_what_they_know_of_clusters() -> None:
     """S^2 = 3.6e-4 and 0: tau^2 + v = 2e-4, d0 = 2; s^2 = (4e-4 + 7.2e-4) / 4, 4e-4 / 4; t(0.975, 4) = 2.776445."""
     far = 0.02 * math.sqrt(THREE_PAIRS)
-    found = pooled([pairs_of([0.10 - far, 0.10, 0.10 + far], 1e-4), pairs_of([0.0, 0.0, 0.0], 1e-4)])
-    assert found.tau == pytest.approx(0.01)
-    wide, narrow = (step.estimate for step in found.steps)
+    pool = pooled([pairs_of([0.10 - far, 0.10, 0.10 + far], 1e-4), pairs_of([0.0, 0.0, 0.0], 1e-4)])
+    assert pool.tau == pytest.approx(0.01)
+    wide, narrow = (step.estimate for step in pool.steps)
     assert (wide.sd**2, narrow.sd**2) == (pytest.approx(11.2e-4 / 4), pytest.approx(4e-4 / 4))
     half = 2.776445 * math.sqrt(11.2e-4 / 4 / 3)
     interval = paired_interval(wide)
@@ -350,27 +350,27 @@ def test_tau_solves_paule_and_mandels_equation(thetas: list[list[float]], v: flo
 def test_a_step_with_more_pairs_counts_for_more() -> None:
     """S^2 = 2e-4 of two pairs and 8e-4 of four: (tau^2 + v) (e1 + 3 e3) = (2 + 3 x 8) x 1e-4."""
     four = math.sqrt(6e-4)
-    found = pooled([pairs_of([0.0, 0.02], 0.0), pairs_of([four, -four, four, -four], 0.0)])
+    pool = pooled([pairs_of([0.0, 0.02], 0.0), pairs_of([four, -four, four, -four], 0.0)])
     e1, e3 = (chi2(df).expect(lambda x, df=df: min(x, chi2(df).ppf(0.9)) / df) for df in (1, 3))
-    assert found.tau == pytest.approx(math.sqrt(26e-4 / (e1 + 3 * e3)), rel=1e-4)
+    assert pool.tau == pytest.approx(math.sqrt(26e-4 / (e1 + 3 * e3)), rel=1e-4)
 
 
 def test_each_kind_of_steps_has_a_scatter_of_its_own() -> None:
     wide, narrow = pairs_of([0.03, -0.03, 0.03, -0.03], 1e-6), pairs_of([0.001, -0.001, 0.001, -0.001], 1e-6)
     kinds = ["point", "range", "point", "range"]
-    found = by_kind(kinds, [wide, narrow, wide, narrow])
+    estimates = by_kind(kinds, [wide, narrow, wide, narrow])
     apart = {"point": pooled([wide] * 2), "range": pooled([narrow] * 2)}
-    assert found == [apart[kind].steps[0] for kind in kinds]
-    assert found[0].tau > 0.03 and found[1].tau == 0.005
+    assert estimates == [apart[kind].steps[0] for kind in kinds]
+    assert estimates[0].tau > 0.03 and estimates[1].tau == 0.005
 
 
 def test_a_step_with_two_modes_widens_no_other() -> None:
     alike = [pairs_of([0.01, -0.01, 0.02, -0.02, 0.01, -0.01], 1e-4) for _ in range(9)]
     modes = [0.8, 0.0, -0.8, 0.0, 0.8, 0.0]
-    without, found = pooled(alike), pooled([*alike, pairs_of(modes, 1e-4)])
-    assert found.tau < 1.3 * without.tau
-    assert found.steps[0].estimate.sd < 1.15 * without.steps[0].estimate.sd
-    apart = found.steps[-1].estimate
+    without, pool = pooled(alike), pooled([*alike, pairs_of(modes, 1e-4)])
+    assert pool.tau < 1.3 * without.tau
+    assert pool.steps[0].estimate.sd < 1.15 * without.steps[0].estimate.sd
+    apart = pool.steps[-1].estimate
     assert (apart.sd, apart.prior_degrees) == (pytest.approx(stdev(modes)), 0.0)
 
 
@@ -406,10 +406,10 @@ def test_two_pairs_never_have_a_verdict_and_three_may() -> None:
 
 def test_steps_without_errors_within_pairs_use_their_scatter() -> None:
     thetas = [0.02, 0.05, 0.03]
-    whole, sliced, _ = pooled([pairs_of(thetas, None), *[pairs_of([-0.01, 0.0, 0.01], 1e-5)] * 2]).steps
-    found, plain = paired_interval(whole.estimate), paired_interval(estimate([math.exp(theta) for theta in thetas]))
-    assert (found.ratio, found.low, found.high) == pytest.approx((plain.ratio, plain.low, plain.high))
-    assert (whole.within, sliced.estimate.prior_degrees > 0) == (None, True)
+    unsliced, sliced, _ = pooled([pairs_of(thetas, None), *[pairs_of([-0.01, 0.0, 0.01], 1e-5)] * 2]).steps
+    lent, plain = paired_interval(unsliced.estimate), paired_interval(estimate([math.exp(theta) for theta in thetas]))
+    assert (lent.ratio, lent.low, lent.high) == pytest.approx((plain.ratio, plain.low, plain.high))
+    assert (unsliced.within, sliced.estimate.prior_degrees > 0) == (None, True)
     with pytest.raises(ValueError, match="at least one pair"):
         pooled([[]])
 
@@ -444,10 +444,10 @@ def test_how_many_blocks_a_pair_should_have() -> None:
 
 def test_the_smallest_effect_that_a_plan_would_show() -> None:
     """tau 1%, 3 pairs, ten steps: (t(0.9975, 4) + t(0.8, 4)) x 0.01 / sqrt(3) = (5.597568 + 0.940965) x 0.0057735."""
-    found = planned(tau=0.01, within=0.0, pairs=3, alike=2)
-    assert smallest_visible_effect(found, level=0.05 / 10) == pytest.approx(math.expm1(0.037750), rel=1e-4)
+    few = planned(tau=0.01, within=0.0, pairs=3, alike=2)
+    assert smallest_visible_effect(few, level=0.05 / 10) == pytest.approx(math.expm1(0.037750), rel=1e-4)
     five, loaded = planned(0.01, 0.0, 5, 3), planned(0.01, 0.02, 5, 3)
-    visible = [smallest_visible_effect(each, level=0.05 / 10) or 0 for each in (found, five, loaded)]
+    visible = [smallest_visible_effect(plan, level=0.05 / 10) or 0 for plan in (few, five, loaded)]
     assert visible[1] < visible[0]
     assert visible[1] < visible[2]
     assert [planned(0.01, 0.02, pairs, 3).prior_degrees for pairs in (5, 8)] == [8, pytest.approx(10)]
@@ -468,16 +468,16 @@ def test_pairs_of_unequal_length_worked_out_by_hand() -> None:
     pairs = [of_length(theta, 12e-4 / s, s) for theta, s in ((0.03, 4), (0.01, 4), (-0.001, 48), (0.001, 48))]
     alone = pooled([pairs, *[pairs_of([0.0] * 4, 1e-6)] * 2])
     assert alone.tau == 0.005
-    found = alone.steps[0].estimate
-    assert found.mean == pytest.approx(0.2667 * 0.04 / 4, rel=1e-3), "the plain mean would be 0.01"
+    estimated = alone.steps[0].estimate
+    assert estimated.mean == pytest.approx(0.2667 * 0.04 / 4, rel=1e-3), "the plain mean would be 0.01"
     total = 4 / (2 / 3.25e-4 + 2 / 5e-5)
     d0 = 6  # twice its own; by its variance it would be 6.9
     scatter = (
-        0.26667 * ((0.03 - found.mean) ** 2 + (0.01 - found.mean) ** 2)
-        + 1.73333 * ((0.001 + found.mean) ** 2 + (0.001 - found.mean) ** 2)
+        0.26667 * ((0.03 - estimated.mean) ** 2 + (0.01 - estimated.mean) ** 2)
+        + 1.73333 * ((0.001 + estimated.mean) ** 2 + (0.001 - estimated.mean) ** 2)
     ) / 3
-    assert found.prior_degrees == pytest.approx(d0)
-    assert found.sd**2 == pytest.approx((d0 * total + 3 * scatter) / (d0 + 3), rel=1e-3)
+    assert estimated.prior_degrees == pytest.approx(d0)
+    assert estimated.sd**2 == pytest.approx((d0 * total + 3 * scatter) / (d0 + 3), rel=1e-3)
 
 
 def test_pairs_of_equal_length_are_judged_as_ever() -> None:
