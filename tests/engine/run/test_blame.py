@@ -56,10 +56,10 @@ def test_a_stall_is_recorded_while_its_statement_runs(bench: Bench, label: str) 
         assert "STALL insert" in bench("watch", "--once").stdout
         wait_for(lambda: hangs(bench, step, 2.2), "a statement to hang")
         # Asked while it lasts: on a busy machine its end may be long in coming, and then there was more to it.
-        assert next(each for each in seen() if each.id == last.id).data["causes"][0]["name"] == "stopped"
+        assert next(stall for stall in seen() if stall.id == last.id).data["causes"][0]["name"] == "stopped"
     finally:
         os.kill(backend, signal.SIGCONT)
-    (stall,) = wait_for(lambda: [each for each in ended_stalls(bench, step) if each.id == last.id], "its end")
+    (stall,) = wait_for(lambda: [stall for stall in ended_stalls(bench, step) if stall.id == last.id], "its end")
     assert "stopped" in [cause["name"] for cause in stall.data["causes"]]
     assert stall.data["missed_rows"] > 0
     assert stall.data["max_in_flight_ns"] > 2_000_000_000
@@ -130,6 +130,6 @@ def test_a_slow_statement_stalls_if_blocked_not_if_asleep(
         wait_for(lambda: len(stalls(bench, step)) == 2, "the second stall to be seen")
         connection.rollback()
         holder = connection.info.backend_pid
-    _, second = wait_for(lambda: found if len(found := ended_stalls(bench, step)) == 2 else [], "its end")
+    _, second = wait_for(lambda: stalls if len(stalls := ended_stalls(bench, step)) == 2 else [], "its end")
     assert second.data["causes"][0]["name"] == "lock" and f"held by pid {holder}" in second.data["causes"][0]["text"]
     bench("stop")

@@ -29,9 +29,9 @@ def test_evicted_relations_are_read_again_on_any_version(bench: Bench, build: Ca
     cells = [cell for cell in every if cell["step"] == "point-query"]
     reads = {cell["build"]: cell["pages_read_per_op"] * cell["ops"] for cell in cells}
     assert all(reads[label] > 20 for label in labels.split(",")), f"a table that was just loaded: {reads}"
-    told = {cell["build"]: cell["reads_per_op"] for cell in cells}
+    shown = {cell["build"]: cell["reads_per_op"] for cell in cells}
     new, old = labels.split(",")
-    assert told[old] is None and 0 < told[new] * next(c["ops"] for c in cells if c["build"] == new) <= reads[new]
+    assert shown[old] is None and 0 < shown[new] * next(c["ops"] for c in cells if c["build"] == new) <= reads[new]
 
 
 def test_a_build_without_pg_buffercache_restarts(

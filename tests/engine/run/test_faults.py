@@ -41,14 +41,14 @@ def states(bench: Bench) -> list[tuple[str, str]]:
 
 def open_files_of_the_gone(pid: int) -> list[str]:
     """Entries below /proc that a process holds open of others that are gone."""
-    found = []
+    links = []
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
             target = str(file.readlink())
             owner = re.match(r"/proc/\d+", target)
             if owner is not None and not Path(owner[0]).exists():
-                found.append(target)
-    return found
+                links.append(target)
+    return links
 
 
 def test_any_end_of_a_step_fails_its_cell_with_the_reason(bench: Bench, label: str) -> None:
@@ -124,8 +124,8 @@ def test_kill_9_of_the_engine_loses_only_the_running_cell(bench: Bench, label: s
     assert bench("watch", "--once").stdout.strip() == "1 of 2 cells finished, engine not running"
     done = bench("resume")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = [(attempt.cell[:3], attempt.state, attempt.reason) for attempt in bench.attempts()]
-    assert found == [("001", "finished", None), ("002", "interrupted", "the engine died"), ("002", "finished", None)]
+    attempts = [(attempt.cell[:3], attempt.state, attempt.reason) for attempt in bench.attempts()]
+    assert attempts == [("001", "finished", None), ("002", "interrupted", "the engine died"), ("002", "finished", None)]
     nothing_left(bench)
 
 

@@ -61,7 +61,7 @@ def probed(run: Path, step: int) -> bool:
 def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     run = bench.detached("--pg", label, "--kernel", f"{UNDER[0]}:preempt=full,{UNDER[1]}", *GUEST, *SWEEP)
     manifest = read_manifest(run)
-    assert [(each.label, each.scheduler) for each in manifest.kernels] == [(VARIED, "CFS"), (UNDER[1], "EEVDF")]
+    assert [(kernel.label, kernel.scheduler) for kernel in manifest.kernels] == [(VARIED, "CFS"), (UNDER[1], "EEVDF")]
     # One that has not begun its cell is not waited for.
     (guest,) = wait_for(lambda: guests_of(bench.engine_pid()), "the first guest")
     assert bench("stop").returncode == 0
@@ -87,7 +87,7 @@ def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     assert failed.state == "failed" and (failed.reason or "").startswith("qemu was ended by SIGKILL | ")
     with JournalReader(run) as reader:
         origin = reader.origin(first.id)
-        sessions = {each.id: each.boot_id for each in reader.sessions()}
+        sessions = {session.id: session.boot_id for session in reader.sessions()}
         steps, broken = reader.steps(first.id), reader.steps(failed.id)
         assert [event.data["text"] for event in reader.events(kinds=("mark",), attempt=first.id)] == ["seen"]
     assert [(step.name, step.state) for step in steps] == [
@@ -101,8 +101,8 @@ def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.kernels[0].release
     words = origin["environment"]["kernel"]["command_line"].split()
     assert words[0].startswith("console=ttyS0") and words[-1] == "preempt=full"
-    told = ("accelerator", "cpus", "memory_mb", "disk", "share", "provenance", "label")
-    assert [origin["guest"][key] for key in told] == ["tcg", 1, 1024, "image", store_image.share(), "distro", VARIED]
+    facts = ("accelerator", "cpus", "memory_mb", "disk", "share", "provenance", "label")
+    assert [origin["guest"][key] for key in facts] == ["tcg", 1, 1024, "image", store_image.share(), "distro", VARIED]
     assert origin["guest"]["boot_s"] > 0 and "linux-image-6.1" in origin["guest"]["package"]
     for cell in manifest.cells:
         assert "pgbed: userland" in (run / "cells" / cell.id / "console.log").read_text(errors="replace")
@@ -110,7 +110,7 @@ def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     assert not Path(f"/proc/{guest}").exists() and not list(run.glob("cells/*/disk.img"))
     comparison: dict[str, Any] = json.loads(bench("compare", "--json").stdout)
     assert {ratio["verdict"] for ratio in comparison["ratios"]} <= {"withheld", "none"}
-    assert [each["state"] for each in comparison["left_out"]] == ["failed"]
+    assert [cell["state"] for cell in comparison["left_out"]] == ["failed"]
 
     assert bench("resume", "--detach").returncode == 0
     (guest,) = wait_for(lambda: guests_of(bench.engine_pid()), "the failed cell's guest")
@@ -119,11 +119,11 @@ def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     nothing_left(bench)
 
 
-def booted(command: str, machine: GuestMachine, found: tools.Tools, folder: Path) -> Guest:
+def booted(command: str, machine: GuestMachine, programs: tools.Tools, folder: Path) -> Guest:
     """A guest that ran a command, and ended without a word of it."""
     kernel = kernels.resolve(UNDER[0], print)
     job = Job(command, (), {}, "tmpfs:64m", watchdog_s=10)
-    with Guest(kernel, machine, found, job, folder / "console.log") as guest:
+    with Guest(kernel, machine, programs, job, folder / "console.log") as guest:
         lines: list[bytes] = []
         while not guest.over:
             lines += guest.lines(1.0)
@@ -133,8 +133,8 @@ def booted(command: str, machine: GuestMachine, found: tools.Tools, folder: Path
 
 @pytest.mark.nightly("each instruction of a kernel that boots is emulated")
 def test_a_hanging_guest_is_ended_and_its_events_kept(tmp_path: Path) -> None:
-    found = tools.find(print, tmp_path)
-    guest = booted(FAULTS, GuestMachine("tcg", 1, 384, "tmpfs", 64, found.version), found, tmp_path)
+    programs = tools.find(print, tmp_path)
+    guest = booted(FAULTS, GuestMachine("tcg", 1, 384, "tmpfs", 64, programs.version), programs, tmp_path)
     reason, console = guest.ending(None), "\n".join(guest.tail)
     assert reason.startswith("the guest stopped answering, or powered off | ") and "Out of memory: Killed" in reason
     assert guest.tail[-1] == "clocksource: watchdog 3" and guest.last_message() == ["the last that is said"]
@@ -143,9 +143,9 @@ def test_a_hanging_guest_is_ended_and_its_events_kept(tmp_path: Path) -> None:
 
 @pytest.mark.nightly("each instruction of a kernel that boots is emulated")
 def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
-    found = tools.find(print, tmp_path)
+    programs = tools.find(print, tmp_path)
     panic = "#!/bin/sh\necho c > /proc/sysrq-trigger\n"
-    guest = booted(panic, GuestMachine("tcg", 1, 512, "tmpfs", 64, found.version), found, tmp_path)
+    guest = booted(panic, GuestMachine("tcg", 1, 512, "tmpfs", 64, programs.version), programs, tmp_path)
     assert guest.ending(None).startswith("the guest's kernel panicked | ")
     assert "Kernel panic - not syncing: sysrq triggered crash" in guest.ending(None)
 

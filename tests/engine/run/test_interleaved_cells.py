@@ -26,14 +26,14 @@ def pair(build: Callable[[int | str], Build]) -> str:
 
 def slices_of(bench: Bench, step: str) -> dict[tuple[int, str], list[SliceRow]]:
     """The slices of a step by repeat and build."""
-    found = {}
+    slices = {}
     with JournalReader(bench.run) as reader:
         attempts = chosen_attempts(reader.attempts())
         for cell in reader.manifest.cells:
             for row in reader.steps(attempts[cell.id].id):
                 if row.name == step:
-                    found[cell.repeat, cell.subject.build] = reader.slices(row.id)
-    return found
+                    slices[cell.repeat, cell.subject.build] = reader.slices(row.id)
+    return slices
 
 
 def all_slices(bench: Bench, name: str = "") -> int:
@@ -52,15 +52,15 @@ def test_query_steps_are_driven_in_slices_and_judged_by_them(bench: Bench, pair:
     done = bench("--pg", pair, *SMALL, "--query-seconds", "3", "--steps", "l.i0,l.x,qr100", "--repeats", "2")
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
-    found = slices_of(bench, "qr100")
+    slices = slices_of(bench, "qr100")
     builds = pair.split(",")
-    assert set(found) == {(repeat, build) for repeat in (1, 2) for build in builds}
+    assert set(slices) == {(repeat, build) for repeat in (1, 2) for build in builds}
     for repeat in (1, 2):
-        both = sorted((row for build in builds for row in found[repeat, build]), key=lambda row: row.opened_ns)
+        both = sorted((row for build in builds for row in slices[repeat, build]), key=lambda row: row.opened_ns)
         assert [(row.block, row.place) for row in both] == sorted((row.block, row.place) for row in both)
-        whole = [row for row in both if row.block < both[-1].block]
-        assert len(whole) == 4 * (both[-1].block - 1) > 20  # the first block is not counted
-    orders = [tuple(row.place for row in found[repeat, builds[0]]) for repeat in (1, 2)]
+        complete = [row for row in both if row.block < both[-1].block]
+        assert len(complete) == 4 * (both[-1].block - 1) > 20  # the first block is not counted
+    orders = [tuple(row.place for row in slices[repeat, builds[0]]) for repeat in (1, 2)]
     assert len(set(orders)) > 1, "every repeat draws its own orders"
     comparison = bench.comparison()
     assert comparison["design"] == "slices of 20 ms"
@@ -120,14 +120,14 @@ def test_servers_of_a_pair_start_begin_to_write_and_rest_at_once(bench: Bench, p
 
 def written(bench: Bench) -> set[tuple[str, int, int]]:
     """Statistics of the newest run's servers: step, rows inserted, rows deleted, one for each cell."""
-    found = set()
+    steps = set()
     for attempt in bench.attempts():
         with JournalReader(bench.run) as reader:
             for step in reader.steps(attempt.id):
                 tables = reader.differences(step.id)["user_tables"].values()
                 inserted, deleted = (sum(table[name] for table in tables) for name in ("n_tup_ins", "n_tup_del"))
-                found.add((step.name, inserted, deleted))
-    return found
+                steps.add((step.name, inserted, deleted))
+    return steps
 
 
 def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) -> None:
@@ -143,10 +143,10 @@ def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) 
         blocks: dict[int, list[SliceRow]] = {}
         for row in (*sides[0], *sides[1]):
             blocks.setdefault(row.block, []).append(row)
-        for found in blocks.values():
-            assert sorted(row.place for row in found) == [0, 1, 2, 3]
-            assert len({row.cpu_ops for row in found}) == 1 and found[0].cpu_ops % 2 == 0
-            assert all(row.rows == row.ops * (100 if step == "l.i0" else 50) for row in found)
+        for slices in blocks.values():
+            assert sorted(row.place for row in slices) == [0, 1, 2, 3]
+            assert len({row.cpu_ops for row in slices}) == 1 and slices[0].cpu_ops % 2 == 0
+            assert all(row.rows == row.ops * (100 if step == "l.i0" else 50) for row in slices)
         assert any(row.imbalance_ns for row in (*sides[0], *sides[1])), "two clients never end together"
     sliced = written(bench)
     assert ("l.i0", 40_000, 0) in sliced and ("l.i1", 32_000, 32_000) in sliced
@@ -197,7 +197,7 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
     bench.detached("--pg", pair, *SMALL, *steps, "--repeats", "1")
     await_slices(bench, 12)
     last = steps[-1].rpartition(",")[2]
-    wait_for(lambda: all(bench.steps(each)[-1].name == last for each in bench.attempts()), last)
+    wait_for(lambda: all(bench.steps(attempt)[-1].name == last for attempt in bench.attempts()), last)
     engine = bench.engine_pid()
     if victim == "engine":
         os.kill(engine, signal.SIGKILL)

@@ -23,16 +23,16 @@ def test_every_build_is_told_of_and_a_mark_reaches_every_cell(
     bench.detached("--pg", ",".join(names), *SMALL, *options)
 
     def compared() -> dict[str, Any] | None:
-        found: dict[str, Any] | None = json.loads(bench("watch", "--once", "--json").stdout)["interleaved"]
-        return found if found is not None and found["sides"][1]["low"] is not None else None
+        interleaved: dict[str, Any] | None = json.loads(bench("watch", "--once", "--json").stdout)["interleaved"]
+        return interleaved if interleaved is not None and interleaved["sides"][1]["low"] is not None else None
 
-    found = wait_for(compared, "a ratio with its bounds")
-    base, other = found["sides"]
+    ratios = wait_for(compared, "a ratio with its bounds")
+    base, other = ratios["sides"]
     assert [base["subject"], other["subject"]] == names
     assert other["low"] < other["ratio"] < other["high"] and base["ratio"] is None
     # The ratio is of blocks, the rates are of all that was done.
     assert other["ratio"] == pytest.approx(other["rate_per_s"] / base["rate_per_s"], rel=0.2)
-    assert (found["planned_s"], found["blocks"] >= 20) == (60, True)
+    assert (ratios["planned_s"], ratios["blocks"] >= 20) == (60, True)
     assert 0 < other["active_s"] < 60
     line = bench("watch", "--once").stdout
     assert line.startswith("cells 1+2 of 2  r1  qr100 ") and f"{names[1]} / {names[0]}: " in line and "] so far" in line
@@ -42,7 +42,7 @@ def test_every_build_is_told_of_and_a_mark_reaches_every_cell(
         marks = reader.events(kinds=("mark",))
         for mark in marks:
             assert any(data["bytes"] > 0 for *_, data in reader.samples(mark.step_id or 0, sources=("wal",)))
-    assert [mark.step_id for mark in marks] == [side["step_id"] for side in found["sides"]]
+    assert [mark.step_id for mark in marks] == [side["step_id"] for side in ratios["sides"]]
     assert [mark.attempt_id for mark in marks] == [attempt.id for attempt in bench.attempts()]
     assert bench("stop").returncode == 0
     bench.await_end()

@@ -34,42 +34,42 @@ def labels(build: Callable[[int | str], Build]) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def made(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[tuple[Bench, str]]:
+def measured(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[tuple[Bench, str]]:
     """A run of all tasks on an old and a new server, once each, and what it printed."""
     bench = Bench(new_folder() / "runs")
     done = bench("run", "--pg", ",".join(labels), "--repeats", "1", "--workload", "micro", *SMALL, "--plain")
-    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in bench.attempts()])
+    assert done.returncode == 0, done.stderr + done.stdout + str([attempt.reason for attempt in bench.attempts()])
     yield bench, done.stdout
     bench.stop()
 
 
 def totals_of(bench: Bench) -> list[dict[str, StepTotals]]:
     """The steps of each cell."""
-    found = []
+    steps = []
     for attempt in bench.attempts():
         assert attempt.state == "finished", attempt.reason
-        found.append({step.name: step.totals for step in bench.steps(attempt) if step.totals is not None})
-    return found
+        steps.append({step.name: step.totals for step in bench.steps(attempt) if step.totals is not None})
+    return steps
 
 
 def test_each_build_does_what_it_has_and_what_it_lacks_is_said(
-    made: tuple[Bench, str], labels: tuple[str, str]
+    measured: tuple[Bench, str], labels: tuple[str, str]
 ) -> None:
-    bench, told = made
+    bench, output = measured
     old, new = totals_of(bench)
     assert list(old) == OF_BOTH
     assert [step for step in new if step not in ("initdb.icu", "initdb.builtin")] == OF_BOTH and "initdb.builtin" in new
     sentence = f"left out: step initdb.builtin: {labels[0]}: the builtin locale provider came with PostgreSQL 17"
-    assert sentence in told and sentence in " ".join(bench("compare", "--all").stdout.split())
-    assert "cells: one-shot timings cannot be interleaved" in told
+    assert sentence in output and sentence in " ".join(bench("compare", "--all").stdout.split())
+    assert "cells: one-shot timings cannot be interleaved" in output
     assert read_manifest(bench.run).workload["lacking"][labels[0]].keys() == {"initdb.icu", "initdb.builtin"}
 
 
-def test_a_time_is_taken_apart_into_what_is_known_of_it(made: tuple[Bench, str]) -> None:
-    comparison = compare([made[0].run])
-    found = attributions_of(made[0].run)
-    assert set(found) >= {"index", "vacuum", "initdb.libc"} and found["index"].reason == "one pair"
-    for step, one in found.items():
+def test_a_time_is_taken_apart_into_what_is_known_of_it(measured: tuple[Bench, str]) -> None:
+    comparison = compare([measured[0].run])
+    parts = attributions_of(measured[0].run)
+    assert set(parts) >= {"index", "vacuum", "initdb.libc"} and parts["index"].reason == "one pair"
+    for step, one in parts.items():
         cells = [cell.time_s for cell in comparison.cells if cell.step == step]
         assert sorted((one.base_us, one.us)) == pytest.approx(sorted(1e6 * time for time in cells if time is not None))
         assert sum(part.us for part in one.parts) == pytest.approx(one.us)
@@ -78,8 +78,8 @@ def test_a_time_is_taken_apart_into_what_is_known_of_it(made: tuple[Bench, str])
         assert one.parts[0].us > 0
 
 
-def test_hyperfines_result_is_kept_with_times_of_programs(made: tuple[Bench, str]) -> None:
-    bench, _ = made
+def test_hyperfines_result_is_kept_with_times_of_programs(measured: tuple[Bench, str]) -> None:
+    bench, _ = measured
     for steps in totals_of(bench):
         for name, totals in steps.items():
             assert totals.apart == (name in APART)
@@ -88,7 +88,7 @@ def test_hyperfines_result_is_kept_with_times_of_programs(made: tuple[Bench, str
                 assert role.statements == 20 and 0 < role.service_ns < 20 * 1e9 and (role.backend_cpu_ns or 0) > 0
                 continue
             role, timing = totals.roles["task"], totals.report["timing"]
-            ((result,),) = (each["results"] for each in totals.report["hyperfine"])
+            ((result,),) = (result["results"] for result in totals.report["hyperfine"])
             assert role.statements == 1 and 0 < role.service_ns < 120e9 and "command" in result
             assert timing["user_s"] >= 0 and 0 < timing["floor_s"] < 10
             assert (timing["server_cpu_s"] or 0) > (0 if name in APART else -1)
@@ -100,19 +100,19 @@ def test_hyperfines_result_is_kept_with_times_of_programs(made: tuple[Bench, str
         assert (steps["init"].server_cpu_ns or 0) > 0
 
 
-def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -> None:
-    bench, told = made
-    assert "Time (mean of cells" in told and "Throughput" not in told and "micro 1 MB of WAL, scale 1" in told
-    told = bench("compare", "--all").stdout
-    assert "Times of programs" in told and "recovery" in told
-    found: Any = bench.comparison()
-    cells = {(cell["build"], cell["step"]): cell for cell in found["cells"]}
-    assert found["units"] == dict.fromkeys(["initdb.libc", *found["units"]], "s")
+def test_it_is_told_as_times(measured: tuple[Bench, str], labels: tuple[str, str]) -> None:
+    bench, output = measured
+    assert "Time (mean of cells" in output and "Throughput" not in output and "micro 1 MB of WAL, scale 1" in output
+    output = bench("compare", "--all").stdout
+    assert "Times of programs" in output and "recovery" in output
+    comparison: Any = bench.comparison()
+    cells = {(cell["build"], cell["step"]): cell for cell in comparison["cells"]}
+    assert comparison["units"] == dict.fromkeys(["initdb.libc", *comparison["units"]], "s")
     assert all(cell["rate_per_s"] is None and cell["time_s"] > 0 for cell in cells.values())
     initdb = cells[labels[1], "initdb.libc"]
     assert initdb["server_cpu_us_per_op"] == pytest.approx(1e6 * (initdb["user_s"] + initdb["system_s"]))
     assert initdb["wal_bytes_per_op"] is None and cells[labels[1], "index"]["wal_bytes_per_op"] > 0
-    ratios = {(each["step"], each["metric"]) for each in found["ratios"]}
+    ratios = {(row["step"], row["metric"]) for row in comparison["ratios"]}
     assert ("start", "time_s") in ratios and ("initdb.builtin", "time_s") not in ratios
     with Player(bench.run) as player:
         view = player.look()
@@ -122,13 +122,13 @@ def test_it_is_told_as_times(made: tuple[Bench, str], labels: tuple[str, str]) -
 
 
 def test_runs_of_a_cell_are_one_sample(
-    new_folder: Callable[[], Path], labels: tuple[str, str], made: tuple[Bench, str]
+    new_folder: Callable[[], Path], labels: tuple[str, str], measured: tuple[Bench, str]
 ) -> None:
-    once = totals_of(made[0])[1]
+    once = totals_of(measured[0])[1]
     bench = Bench(new_folder() / "runs")
     words = ("--pg", labels[1], "--repeats", "1", "--workload", "micro", "--tasks", "start,init,index,vacuum")
     done = bench("run", *words, "-O", "runs=2", *SMALL, "--plain")
-    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in bench.attempts()])
+    assert done.returncode == 0, done.stderr + done.stdout + str([attempt.reason for attempt in bench.attempts()])
     (steps,) = totals_of(bench)
     for name, totals in steps.items():
         role, timing = totals.roles["task"], totals.report["timing"]
@@ -136,8 +136,8 @@ def test_runs_of_a_cell_are_one_sample(
         assert sum(timing["times_s"]) == pytest.approx(role.service_ns / 1e9, abs=1e-6)
         if name != "start":  # all of the preparation was done before, so WAL is that of two runs
             assert (totals.wal_bytes or 0) < 2.5 * (once[name].wal_bytes or 0)
-    found: Any = bench.comparison()
-    (cell,) = (cell for cell in found["cells"] if cell["step"] == "start")
+    comparison: Any = bench.comparison()
+    (cell,) = (cell for cell in comparison["cells"] if cell["step"] == "start")
     assert cell["ops"] == 2 and cell["time_s"] == pytest.approx(sum(cell["times_s"]) / 2)
     assert "fastest" in bench("compare", "--all").stdout
     nothing_left(bench)
@@ -145,8 +145,8 @@ def test_runs_of_a_cell_are_one_sample(
         assert not [event for event in reader.events() if event.kind in ("stall", "server_error")]
 
 
-def test_a_kill_on_purpose_is_not_a_stall_or_an_error(made: tuple[Bench, str]) -> None:
-    bench, _ = made
+def test_a_kill_on_purpose_is_not_a_stall_or_an_error(measured: tuple[Bench, str]) -> None:
+    bench, _ = measured
     nothing_left(bench)
     assert not list(bench.run.glob("cells/*/clusters"))
     with JournalReader(bench.run) as reader:
@@ -191,7 +191,7 @@ def test_statements_run_in_slices_by_themselves(bench: Bench, labels: tuple[str,
         assert len(cell["times_s"]) == 4 and cell["slices"] > 0 and cell["user_s"] is None
         assert cell["time_s"] == pytest.approx(sum(cell["times_s"]) / 4)
     assert bench.bound("index") == [1, 1], "the servers have the same CPU"
-    (ratio,) = (each for each in bench.ratios() if (each["step"], each["metric"]) == ("index", "time_s"))
+    (ratio,) = (ratio for ratio in bench.ratios() if (ratio["step"], ratio["metric"]) == ("index", "time_s"))
     old, new = (cell["times_s"] for cell in compared["cells"] if cell["step"] == "index")  # type: ignore[attr-defined]
     assert ratio["ratio"] == pytest.approx(sum(new) / sum(old))
 
@@ -203,7 +203,7 @@ def nothing_left_of_all(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "environment", "told"),
+    ("words", "environment", "message"),
     [
         (("--tasks", "start,initdb.builtin"), {}, "step initdb.builtin: "),
         (("--tasks", "start"), {"PGBED_HYPERFINE": "/none"}, "/none: no such program"),
@@ -211,11 +211,11 @@ def nothing_left_of_all(bench: Bench) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    bench: Bench, labels: tuple[str, str], words: tuple[str, ...], environment: dict[str, str], told: str
+    bench: Bench, labels: tuple[str, str], words: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
     done = Bench(bench.out, environment)("run", "--pg", labels[0], "--workload", "micro", *words, "--dry-run")
     (line,) = done.stderr.strip().splitlines()
-    assert done.returncode == 2 and told in line
+    assert done.returncode == 2 and message in line
 
 
 def test_without_a_pg_dump_its_task_is_left_out_and_named(bench: Bench, labels: tuple[str, str]) -> None:

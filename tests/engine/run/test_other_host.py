@@ -109,9 +109,9 @@ def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
         pytest.fail("no sshd or no ip on PATH: these tests need openssh-server and iproute2", pytrace=False)
     folder = new_folder()
     (folder / "there").mkdir()
-    with ExitStack() as made:
+    with ExitStack() as stack:
         remove()
-        made.callback(remove)
+        stack.callback(remove)
         needed("ip", "netns", "add", NAME)
         needed("ip", "link", "add", "pgbed-here", "type", "veth", "peer", "name", "pgbed-there", "netns", NAME)
         needed("ip", "addr", "add", f"{HERE}/30", "dev", "pgbed-here")
@@ -128,13 +128,13 @@ def host(new_folder: Callable[[], Path]) -> Iterator[Host]:
         server = subprocess.Popen(
             [*within, *clock, sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.PIPE, text=True
         )
-        made.callback(server.wait)
-        made.callback(server.kill)
+        stack.callback(server.wait)
+        stack.callback(server.kill)
         options = [
             f"Port={PORT}", f"IdentityFile={folder}/key", "IdentitiesOnly=yes", "StrictHostKeyChecking=no",
             "UserKnownHostsFile=/dev/null",
         ]  # fmt: skip
-        ssh = ("ssh", "-F", "none", "-o", "BatchMode=yes", *(w for each in options for w in ("-o", each)))
+        ssh = ("ssh", "-F", "none", "-o", "BatchMode=yes", *(w for option in options for w in ("-o", option)))
         wait_for(lambda: call(*ssh, f"root@{THERE}", "true").returncode == 0, "sshd to answer")
         held = [call(*words, "netem", "delay", f"{DELAY_MS}ms").returncode == 0 for words in (
             ("tc", "qdisc", "add", "dev", "pgbed-here", "root"),
@@ -204,12 +204,12 @@ def test_whatever_ends_nothing_is_left_there(host: Host, bench: Bench, label: st
 
 
 def test_a_host_that_ssh_does_not_reach_is_refused(host: Host, bench: Bench, label: str) -> None:
-    for words, told in (
+    for words, message in (
         (("--client-host", f"root@{THERE}", "--ssh-option", "Port=1"), "Connection refused"),
         (("--client-host", "no-such-host.invalid"), "Could not resolve hostname no-such-host.invalid"),
     ):
         done = bench("run", "--pg", label, *SMALL, *words)
-        assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert not list(bench.out.glob("*/manifest.json"))
 
 

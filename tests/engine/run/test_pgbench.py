@@ -39,10 +39,10 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
     with JournalReader(bench.run) as reader:
         orders = [[step.name for step in reader.steps(attempt.id)] for attempt in reader.attempts()]
         assert orders == [["init", "select.c1", "select.c3"], ["init", "select.c3", "select.c1"]]
-        made = [reader.steps(attempt.id)[0].totals for attempt in reader.attempts()]
+        totals_of = [reader.steps(attempt.id)[0].totals for attempt in reader.attempts()]
         # Each warm-up finds something; that of the first cell holds for all.
-        every = made[0].report["found"]["log_every"] if made[0] is not None else 0
-        assert len(made) == 2 and every > 0 and every.bit_count() == 1
+        every = totals_of[0].report["found"]["log_every"] if totals_of[0] is not None else 0
+        assert len(totals_of) == 2 and every > 0 and every.bit_count() == 1
         assert {
             step.totals.report["log_every"]
             for attempt in reader.attempts()
@@ -62,32 +62,32 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
             assert counted == pytest.approx(role.statements, rel=0.05, abs=len(roles) * every * 128)
     program = read_manifest(bench.run).workload["programs"]["pgbench"]
     assert program["version"].startswith("pgbench (PostgreSQL)") and len(program["digest"]) == 64
-    told = bench("compare", "--all").stdout
-    assert "tx/s" in told and "Response time of pgbench statements" in told
+    report = bench("compare", "--all").stdout
+    assert "tx/s" in report and "Response time of pgbench statements" in report
 
 
 def test_writing_scripts_are_counted_one_by_one(bench: Bench, label: str) -> None:
-    made = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
-    options = [word for option in made.split() for word in ("-O", option)]
+    settings = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
+    options = [word for option in settings.split() for word in ("-O", option)]
     words = ("--clients", "2", "--transactions", "400", "--protocol", "prepared", *options)
-    found = run(bench, label, "pgbench-tpcb", *words)
-    totals = found["tpcb.c2"]["totals"]
+    steps = run(bench, label, "pgbench-tpcb", *words)
+    totals = steps["tpcb.c2"]["totals"]
     assert totals.report["pgbench"]["processed"] == 800 and totals.report["stopped_ms"] > 0
     assert 400 <= totals.roles["pgbench"].statements <= 800  # without those before the step's begin
-    assert any("UPDATE pgbench_accounts" in each["statement"] for each in totals.report["statements"])
+    assert any("UPDATE pgbench_accounts" in row["statement"] for row in totals.report["statements"])
     assert "UPDATE pgbench_accounts SET abalance" in bench("compare", "--all").stdout
     with JournalReader(bench.run) as reader:
-        sizes = {relation: size for relation, kind, size in reader.sizes(found["init"]["row"].id) if kind == "heap"}
+        sizes = {relation: size for relation, kind, size in reader.sizes(steps["init"]["row"].id) if kind == "heap"}
     assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
     assert totals.wal_bytes < 1_000_000
 
 
 def test_a_step_of_fixed_transactions_ends_with_its_last_client(bench: Bench, label: str) -> None:
     words = ("--clients", "1,3", "--transactions", "333", "--jobs", "2")
-    found = run(bench, label, "pgbench-simple", *words)
-    counts = {name: step["totals"].report["pgbench"]["processed"] for name, step in found.items() if name != "init"}
+    steps = run(bench, label, "pgbench-simple", *words)
+    counts = {name: step["totals"].report["pgbench"]["processed"] for name, step in steps.items() if name != "init"}
     assert counts == {"simple.c1": 333, "simple.c3": 999}
-    totals = found["simple.c3"]["totals"]
+    totals = steps["simple.c3"]["totals"]
     assert totals.roles["pgbench"].statements <= 999
     pgbench_s = totals.report["pgbench"]["processed"] / totals.report["pgbench"]["tps"]
     assert 0 < totals.seconds <= pgbench_s + 0.05, "without pgbench's shutdown"
@@ -98,13 +98,13 @@ def test_own_scripts_have_weights_variables_and_connections(bench: Bench, label:
     one.write_text("SELECT :wanted;\n")
     two.write_text("\\set a random(1, 10)\nSELECT pg_sleep(0.001), :a;\n")
     words = ("--clients", "2", "--transactions", "40", "-D", "wanted=7", "--connect", "-O", "log_every=1")
-    found = run(bench, label, f"pgbench:{one}@3,{two},select-only@2", *words)
-    totals = found["script.c2"]["totals"]
+    steps = run(bench, label, f"pgbench:{one}@3,{two},select-only@2", *words)
+    totals = steps["script.c2"]["totals"]
     assert totals.roles["pgbench"].statements == 80
-    names = [each["script"] for each in totals.report["pgbench"]["scripts"]]
+    names = [script["script"] for script in totals.report["pgbench"]["scripts"]]
     assert names == ["one.sql", "two.sql", "<builtin: select only>"]
     record = read_manifest(bench.run).workload
-    weights = [(each["name"], each["weight"]) for each in record["scripts"]]
+    weights = [(script["name"], script["weight"]) for script in record["scripts"]]
     assert weights == [("one.sql", 3), ("two.sql", 1), ("select-only", 2)]
 
 
@@ -144,20 +144,20 @@ def test_no_transaction_of_a_script_is_logged_as_taking_no_time(
     totals = run(bench, label, f"pgbench:{script}", *words)["script.c1"]["totals"]
     histogram = dict(totals.roles["pgbench"].histogram)
     assert sum(histogram.values()) > 2_000 and not [us for us in histogram if us < 3]
-    told = [each["statement"] for each in totals.report.get("statements", [])]
-    assert len(told) == reported and not any("pgbed" in each for each in told)
+    texts = [row["statement"] for row in totals.report.get("statements", [])]
+    assert len(texts) == reported and not any("pgbed" in text for text in texts)
 
 
 def test_under_a_rate_lateness_and_what_was_skipped_are_recorded(bench: Bench, label: str, tmp_path: Path) -> None:
     slow = tmp_path / "slow.sql"
     slow.write_text("SELECT pg_sleep(0.05);\n")
     words = ("--clients", "1", "--seconds", "3", "--rate", "40", "--latency-limit", "60")
-    found = run(bench, label, f"pgbench:{slow}", *words)
-    role = found["script.c1"]["totals"].roles["pgbench"]
+    steps = run(bench, label, f"pgbench:{slow}", *words)
+    role = steps["script.c1"]["totals"].roles["pgbench"]
     assert role.outcomes["skipped"] > 10 and role.response and role.late_max_ns > 50_000_000
     with JournalReader(bench.run) as reader:
-        (row,) = reader.roles(found["script.c1"]["row"].id)
-        assert sum(each.get("skipped", 0) for _, each in reader.outcomes(row.id)) == role.outcomes["skipped"]
+        (row,) = reader.roles(steps["script.c1"]["row"].id)
+        assert sum(counts.get("skipped", 0) for _, counts in reader.outcomes(row.id)) == role.outcomes["skipped"]
 
 
 def test_a_hanging_pgbenchs_work_is_counted_by_its_log(bench: Bench, label: str, tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ def test_a_hanging_pgbenchs_work_is_counted_by_its_log(bench: Bench, label: str,
         "UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 1;\n"
         "SELECT pg_sleep(CASE WHEN tbalance > 14 THEN 600 ELSE 0.1 END) FROM pgbench_tellers WHERE tid = 1;\n"
     )
-    found = run(bench, label, f"pgbench:{script}", "--clients", "1", "--seconds", "4")
-    totals = found["script.c1"]["totals"]
+    steps = run(bench, label, f"pgbench:{script}", "--clients", "1", "--seconds", "4")
+    totals = steps["script.c1"]["totals"]
     assert totals.report["unended"] is True and totals.report["pgbench"] == {}
     assert 0 < totals.roles["pgbench"].statements == totals.report["log_lines"] <= 14
 
@@ -178,14 +178,14 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
         "BEGIN ISOLATION LEVEL SERIALIZABLE;\nUPDATE pgbench_branches SET bbalance = bbalance + 1;\n"
         "SELECT pg_sleep(0.01);\nEND;\n"
     )
-    found = run(bench, label, f"pgbench:{script}", "--clients", "3", "--seconds", "2", "--max-tries", "2")
-    outcomes = found["script.c3"]["totals"].roles["pgbench"].outcomes
+    steps = run(bench, label, f"pgbench:{script}", "--clients", "3", "--seconds", "2", "--max-tries", "2")
+    outcomes = steps["script.c3"]["totals"].roles["pgbench"].outcomes
     assert outcomes["retries"] >= outcomes["retried"] > 0 and outcomes["serialization"] > 0
     assert "Outcomes of transactions" in bench("compare", "--all").stdout
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("\\set a random(1,10\n", 'e.sql:1: syntax error in command "set"'),
         ("SELECT 1;\n\\foo\n", 'e.sql:2: invalid command in command "foo"'),
@@ -193,13 +193,13 @@ def test_failures_and_retries_are_recorded_by_kind(bench: Bench, label: str, tmp
     ],
 )
 def test_a_script_with_an_error_is_refused_before_anything_runs(
-    bench: Bench, label: str, tmp_path: Path, text: str, told: str
+    bench: Bench, label: str, tmp_path: Path, text: str, message: str
 ) -> None:
     script = tmp_path / "e.sql"
     script.write_text(text)
     done = bench("run", "--pg", label, "--workload", f"pgbench:{script}", *SMALL)
     *_, line = done.stderr.strip().splitlines()  # before it, perhaps, that pgbench was made ready
-    assert done.returncode == 2 and told in line
+    assert done.returncode == 2 and message in line
     assert not list(bench.out.glob("*/manifest.json"))
 
 
@@ -223,14 +223,14 @@ def test_a_pgbench_that_is_too_old_or_not_there_is_refused(
     old.write_text("#!/bin/sh\necho 'pgbench (PostgreSQL) 12.11'\n")
     old.chmod(0o755)
     words = ("run", "--pg", label, "--workload", "pgbench-select", "--dry-run")
-    for pgbench, more, told in (
+    for pgbench, more, message in (
         (str(old), ("--max-tries", "3", "-O", "init_steps=dtgvp"), "--max-tries needs the pgbench of PostgreSQL 15"),
         (str(old), ("-O", "continue_on_error=true"), "--continue-on-error needs the pgbench of PostgreSQL 19"),
         (str(folder / "none"), (), "none: no such program"),
     ):
         done = Bench(bench.out, {"PGBED_PGBENCH": pgbench})(*words, *more)
         (line,) = done.stderr.strip().splitlines()
-        assert done.returncode == 2 and told in line
+        assert done.returncode == 2 and message in line
 
 
 def warm(bench: Bench, step: StepRow) -> bool:
@@ -249,7 +249,7 @@ def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, lab
 
     def explained(ended: bool) -> bool:
         """Whether a stall is put down to it; a busy machine may have others, also before."""
-        causes = [each.data["causes"] for each in stalls(bench, step, "pgbench") if bool(each.ended_ns) == ended]
+        causes = [stall.data["causes"] for stall in stalls(bench, step, "pgbench") if bool(stall.ended_ns) == ended]
         return "stopped" in [cause["name"] for of_one in causes for cause in of_one]
 
     backend = bench.backend(step, "pgbench")

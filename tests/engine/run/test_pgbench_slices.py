@@ -38,10 +38,10 @@ def done(new_folder: Callable[[], Path], pair: str) -> Iterator[Bench]:
     load = f"pgbench:{read}@99,{script}"
     # Of few logged transactions none may have been in flight at a stop.
     words = ("--workload", load, "--clients", "3", "--jobs", "2", "--seconds", "2", "-O", "log_every=4", *SMALL)
-    found = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
-    assert found.returncode == 0, found.stderr + found.stdout
-    assert "slices: 2 servers fit side by side, 1 of 2 steps can be sliced" in found.stdout
-    assert "tx/s" in found.stdout
+    finished = bench("run", "--pg", pair, *words, "--warmup-seconds", "1", "--plain")
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert "slices: 2 servers fit side by side, 1 of 2 steps can be sliced" in finished.stdout
+    assert "tx/s" in finished.stdout
     yield bench
     bench.stop()
 
@@ -58,12 +58,12 @@ def client_states(bench: Bench) -> list[str]:
     with JournalReader(bench.run) as reader:
         all_steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
         pids = {row.client_pid for step in all_steps for row in reader.roles(step.id) if row.name == "pgbench"}
-    found = []
+    states = []
     for pid in pids:
         with suppress(OSError):
             if b"pgbench" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
-    return found
+                states.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+    return states
 
 
 def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> None:
@@ -76,19 +76,19 @@ def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> No
     rows = sorted((*sides[0], *sides[1]), key=lambda row: row.opened_ns)
     for earlier, later in pairwise(rows):
         assert later.opened_ns >= earlier.counted_from_ns + earlier.counted_ns, "one ran while the other did"
-    for step, own in zip(both, sides, strict=True):
+    for step, slices in zip(both, sides, strict=True):
         totals = step.totals
         assert totals is not None
         role = totals.roles["pgbench"]
-        counted, active_ns = sum(row.ops for row in own), sum(row.counted_ns for row in own)
-        assert all(row.ops == row.cpu_ops and row.stopped > CLIENTS for row in own)
+        counted, active_ns = sum(row.ops for row in slices), sum(row.counted_ns for row in slices)
+        assert all(row.ops == row.cpu_ops and row.stopped > CLIENTS for row in slices)
         assert 0 < counted <= role.statements and active_ns < totals.seconds * 1e9
         # Slices are told to the last: what lacks is the first block, and what was begun of another.
         assert active_ns > totals.seconds * 1e9 - 5 * 1.2 * 50e6 - LATE_NS
         assert counted / active_ns * 1e9 == pytest.approx(role.statements / totals.seconds, rel=0.15)
         assert totals.wall_seconds > 1.5 * totals.seconds
         # As many were in flight at each stop as there are clients; of one in so many a line is in the log.
-        stops, every = len(own) + 4, totals.report["log_every"]
+        stops, every = len(slices) + 4, totals.report["log_every"]
         assert 0 < role.outcomes["dropped"] <= 2 * CLIENTS * stops + 20 * every
         assert totals.report["pgbench"]["processed"] >= role.statements
 
@@ -98,30 +98,30 @@ def test_statements_have_times_without_stops_and_their_error(done: Bench) -> Non
         totals = step.totals
         assert totals is not None
         statements, scripts = totals.report["statements"], totals.report["pgbench"]["scripts"]
-        assert [each["script"] for each in statements if "SELECT" in each["statement"]] == [1, 2, 2]
-        spent_ms = sum(each["mean_ms"] * scripts[each["script"] - 1]["transactions"] for each in statements)
+        assert [row["script"] for row in statements if "SELECT" in row["statement"]] == [1, 2, 2]
+        spent_ms = sum(row["mean_ms"] * scripts[row["script"] - 1]["transactions"] for row in statements)
         assert spent_ms / CLIENTS == pytest.approx(1000 * totals.seconds, rel=0.25)
-        by_clock_ms = sum(each["clock_ms"] * scripts[each["script"] - 1]["transactions"] for each in statements)
+        by_clock_ms = sum(row["clock_ms"] * scripts[row["script"] - 1]["transactions"] for row in statements)
         assert by_clock_ms / CLIENTS > 1000 * totals.wall_seconds * 0.9
-        _, counted, one = (each for each in statements if "SELECT" in each["statement"])
+        _, counted, one = (row for row in statements if "SELECT" in row["statement"])
         assert counted["mean_ms"] > one["mean_ms"] and counted["error_ms"] > 0
     assert "Time of each statement" in done("compare", "--all").stdout
 
 
 def test_comparison_and_blocks_have_it(done: Bench) -> None:
-    told = done("compare", "--all").stdout
-    mark = re.search(r"dropped (\(\d\))", told)  # on a busy machine there are other remarks before it
-    assert "interleaved in slices of 50 ms" in told and mark and f"{mark.group(1)} dropped: in flight when" in told, (
-        told
+    text = done("compare", "--all").stdout
+    mark = re.search(r"dropped (\(\d\))", text)  # on a busy machine there are other remarks before it
+    assert "interleaved in slices of 50 ms" in text and mark and f"{mark.group(1)} dropped: in flight when" in text, (
+        text
     )
     rates = [ratio for ratio in done.ratios() if ratio["metric"] == "rate_per_s"]
     assert {ratio["step"] for ratio in rates} == {"script.c3"}
     assert all(0.2 < ratio["ratio"] < 5 for ratio in rates if ratio["ratio"] is not None)
     blocks = json.loads(done("compare", "--slices", "script.c3", "--json").stdout)
-    (found,) = blocks["pairs"]
-    assert blocks["unit"] == "tx/s" and len(found["blocks"]) >= 10
-    assert all(sorted(block["order"]) == ["A", "A", "B", "B"] for block in found["blocks"])
-    assert all(block["base"]["rate_per_s"] is not None for block in found["blocks"])
+    (pair,) = blocks["pairs"]
+    assert blocks["unit"] == "tx/s" and len(pair["blocks"]) >= 10
+    assert all(sorted(block["order"]) == ["A", "A", "B", "B"] for block in pair["blocks"])
+    assert all(block["base"]["rate_per_s"] is not None for block in pair["blocks"])
     assert "tx/s" in done("compare", "--slices", "script.c3").stdout
 
 

@@ -28,9 +28,9 @@ PATIENCE_S = 60.0  # for the end of a step whose time is over
 def there(new_folder: Callable[[], Path]) -> Iterator[Bench]:
     """`bench` with a way to another host."""
     folder = new_folder()
-    made = Bench(folder / "runs", stand_in(folder))
-    yield made
-    made.stop()
+    remote_bench = Bench(folder / "runs", stand_in(folder))
+    yield remote_bench
+    remote_bench.stop()
 
 
 def gone(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def test_pgbench_runs_there_with_the_same_program(there: Bench, label: str) -> N
     words = ("--workload", "pgbench-select", "--clients", "2", "--pgbench-scale", "1")
     more = ("--warmup-seconds", "1", "--seconds", "3")
     done = there("run", "--pg", label, "--repeats", "1", *words, *more, "--set", "shared_buffers=32MB", *THERE)
-    assert done.returncode == 0, done.stderr + done.stdout + str([each.reason for each in there.attempts()])
+    assert done.returncode == 0, done.stderr + done.stdout + str([attempt.reason for attempt in there.attempts()])
     (attempt,) = there.attempts()
     totals = there.steps(attempt)[-1].totals
     assert totals is not None

@@ -15,8 +15,8 @@ def test_interchangeable_neighbours_swap_in_alternate_repeats() -> None:
 
 def test_steps_last_as_decided_and_those_of_0_s_are_left_out() -> None:
     steps = [Step(name, "query", {"seconds": 10}, work=100, sliced="time") for name in ("a", "b", "c")]
-    found = with_lengths(steps, {"a": 25, "b": 0})
-    assert [(step.name, step.record["seconds"], step.work) for step in found] == [("a", 25, 250), ("c", 10, 100)]
+    decided = with_lengths(steps, {"a": 25, "b": 0})
+    assert [(step.name, step.record["seconds"], step.work) for step in decided] == [("a", 25, 250), ("c", 10, 100)]
 
 
 def test_pages_count_alike_for_single_and_combined_reads() -> None:

@@ -58,9 +58,9 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
     run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, effects=effects)
     assert read_run(run).state == "unfinished"
     assert decided(run, 4) == 4
-    (found,) = decisions(run)
-    assert (found["pairs"], found["level"], found["unknown"]) == (4, pytest.approx(0.0014, rel=0.05), [])
-    assert found["text"] == "every step is decided after 4 pairs"
+    (decision,) = decisions(run)
+    assert (decision["pairs"], decision["level"], decision["unknown"]) == (4, pytest.approx(0.0014, rel=0.05), [])
+    assert decision["text"] == "every step is decided after 4 pairs"
     summary = read_run(run)
     assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
     assert not compare([run]).left_out, "cells that were never wanted are none that are missing"
@@ -72,10 +72,10 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
 def test_open_steps_keep_their_length_without_a_time_limit(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     assert decided(run, 3) == 8
-    (found,) = decisions(run)
-    assert [step["seconds"] for step in found["steps"].values()] == [None, None, None, 0]
+    (decision,) = decisions(run)
+    assert [step["seconds"] for step in decision["steps"].values()] == [None, None, None, 0]
     assert re.fullmatch(
-        r"after 3 pairs 1 of 4 steps decided; a pair will take .*: at most 8 in all; without qr100", found["text"]
+        r"after 3 pairs 1 of 4 steps decided; a pair will take .*: at most 8 in all; without qr100", decision["text"]
     )
     open_still = made(tmp_path / "s", 3, noise=0.01, **ADAPTIVE)
     assert decided(open_still, 3) == 8 and decisions(open_still)[0]["steps"]["qr100"]["seconds"] == 60
@@ -84,9 +84,9 @@ def test_open_steps_keep_their_length_without_a_time_limit(tmp_path: Path) -> No
 def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 8, noise=0.2, **ADAPTIVE)
     assert decided(run, 8) == 8
-    (found,) = decisions(run)
-    assert found["pairs"] == 8 and 0.036 < found["level"] < 0.04
-    assert found["text"] == "after 8 pairs 0 of 4 steps decided; undecided: l.i0, l.x, l.i1, qr100"
+    (decision,) = decisions(run)
+    assert decision["pairs"] == 8 and 0.036 < decision["level"] < 0.04
+    assert decision["text"] == "after 8 pairs 0 of 4 steps decided; undecided: l.i0, l.x, l.i1, qr100"
     assert read_run(run).state == "finished"
 
 
@@ -102,7 +102,7 @@ def test_an_older_run_until_known_continues_by_its_rule(tmp_path: Path) -> None:
         journal.commit()
     assert (read_run(run).state, read_run(run).planned) == ("unfinished", 16)
     assert decided(run, 6) == 8
-    assert [found["pairs"] for found in decisions(run)] == [4, 6]
+    assert [decision["pairs"] for decision in decisions(run)] == [4, 6]
     assert decisions(run)[1]["level"] == pytest.approx(0.0173, rel=1e-2)
 
 
@@ -116,8 +116,8 @@ def test_what_is_no_slower_does_not_end_early(tmp_path: Path) -> None:
     run = made(
         tmp_path / "r", 4, noise=0, slice_noise=0.001, change=uneven, interim_analyses=(InterimAnalysis(4, 0.03),)
     )
-    found = compare([run]).ratio("17.0", "l.i0", "rate_per_s")
-    assert found is not None and found.verdict == "no slower"
+    ratio = compare([run]).ratio("17.0", "l.i0", "rate_per_s")
+    assert ratio is not None and ratio.verdict == "no slower"
     assert decided(run, 4) == 8 and decisions(run)[0]["unknown"] == ["l.i0"]
 
 
@@ -137,10 +137,10 @@ def test_what_slices_that_stray_withhold_is_undecided(tmp_path: Path) -> None:
         """Much faster in the outer turns of two blocks."""
         draws = random.Random(cell.id)
         rows = made_slices(cell, step, {"16.3": 80_000.0, "17.0": 80_000.0}, blocks=100)
-        outer = [(each.block % 2 == 1) == (each.place < 2) for each in rows]
+        outer = [(row.block % 2 == 1) == (row.place < 2) for row in rows]
         return [
-            replace(each, ops=round(each.ops * draws.gauss(1.03 if out else 1, 0.03)))
-            for each, out in zip(rows, outer, strict=True)
+            replace(row, ops=round(row.ops * draws.gauss(1.03 if out else 1, 0.03)))
+            for row, out in zip(rows, outer, strict=True)
         ]
 
     run = make_run(tmp_path / "r", repeats=8, unfinished=range(12, 16), slices=slices, **QUIET, **ADAPTIVE)
@@ -171,8 +171,8 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
 
     run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=late)
     assert decided(run, 4) == 4
-    (found,) = decisions(run)
-    assert found["text"] == "every step is decided after 4 pairs, except for those whose verdicts are withheld: qr100"
+    (look,) = decisions(run)
+    assert look["text"] == "every step is decided after 4 pairs, except for those whose verdicts are withheld: qr100"
 
 
 def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path) -> None:
@@ -189,9 +189,9 @@ def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path)
 def test_after_the_first_pair_it_is_counted_how_many_fit(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 1, minutes=17.0)
     assert decided(run, 1) == 5
-    (found,) = decisions(run)
-    assert found["text"].startswith("a pair takes 3m2") and "left: 5 in all" in found["text"]
-    assert "no verdict" not in found["text"]
+    (decision,) = decisions(run)
+    assert decision["text"].startswith("a pair takes 3m2") and "left: 5 in all" in decision["text"]
+    assert "no verdict" not in decision["text"]
 
 
 def test_too_little_time_for_a_verdict_is_said(tmp_path: Path) -> None:
@@ -236,11 +236,11 @@ def test_a_run_until_known_looks_between_its_pairs(toy: tuple[Bench, str]) -> No
     done = bench("--pg", pair, *TOY, "--until-known", "--margin", "0.5", "--plain")
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
-    found = decisions(bench.run)
-    assert [each["pairs"] for each in found] == list(range(1, len(found) + 1))
-    assert found[-1]["unknown"] == [] or found[-1]["pairs"] == 8
-    assert found[-1]["text"] in done.stdout
-    assert len(bench.attempts()) == 2 * found[-1]["pairs"]
+    looks = decisions(bench.run)
+    assert [look["pairs"] for look in looks] == list(range(1, len(looks) + 1))
+    assert looks[-1]["unknown"] == [] or looks[-1]["pairs"] == 8
+    assert looks[-1]["text"] in done.stdout
+    assert len(bench.attempts()) == 2 * looks[-1]["pairs"]
     (row,) = json.loads(bench("list", "runs", "--json").stdout)
     cells = len(bench.attempts())
     assert (row["state"], row["cells_done"], row["cells_planned"]) == ("finished", cells, cells)
@@ -252,11 +252,11 @@ def test_a_time_limit_stops_before_a_pair_that_takes_longer(toy: tuple[Bench, st
     bench, pair = toy
     done = bench("--pg", pair, *TOY, "--minutes", "0.3", "--plain")
     assert done.returncode == 0, done.stderr
-    found = decisions(bench.run)
-    assert found and found[0]["text"] in done.stdout and " left: " in found[0]["text"]
+    looks = decisions(bench.run)
+    assert looks and looks[0]["text"] in done.stdout and " left: " in looks[0]["text"]
     states = [attempt.state for attempt in bench.attempts()]
-    assert set(states) == {"finished"} and len(states) == 2 * found[-1]["repeats"]
-    assert found[-1]["repeats"] < read_manifest(bench.run).repeats
+    assert set(states) == {"finished"} and len(states) == 2 * looks[-1]["repeats"]
+    assert looks[-1]["repeats"] < read_manifest(bench.run).repeats
     assert read_run(bench.run).state == "finished"
 
 
@@ -275,11 +275,11 @@ def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[
 def test_after_each_pair_the_time_left_is_divided_anew(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 1, of=40, minutes=60.0, **ADAPTIVE)
     repeats = decided(run, 1)
-    (found,) = decisions(run)
-    step = found["steps"]["qr100"]
-    assert (found["pairs"], step["state"], "level" in found) == (1, "open", False)
-    assert 60 <= step["seconds"] <= 480 and found["steps"]["l.i0"]["seconds"] is None
-    assert repeats == found["repeats"] > 4 and f" left: {repeats} in all; each server: qr100 " in found["text"]
+    (decision,) = decisions(run)
+    step = decision["steps"]["qr100"]
+    assert (decision["pairs"], step["state"], "level" in decision) == (1, "open", False)
+    assert 60 <= step["seconds"] <= 480 and decision["steps"]["l.i0"]["seconds"] is None
+    assert repeats == decision["repeats"] > 4 and f" left: {repeats} in all; each server: qr100 " in decision["text"]
     with JournalWriter.open(run) as journal:
         rule = StoppingRule(run, read_manifest(run), journal)
         assert (rule.repeats, rule.seconds) == (repeats, {"qr100": step["seconds"]}), "a resumed run follows it"
@@ -297,13 +297,13 @@ def test_lengths_do_not_depend_on_how_much_the_servers_differ(tmp_path: Path) ->
 def test_a_known_step_of_free_length_is_left_out(tmp_path: Path) -> None:
     run = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     more = decided(run, 3)
-    (found,) = decisions(run)
-    assert found["level"] == pytest.approx(0.001, rel=1e-3) and found["unknown"] == ["l.i0", "l.x", "l.i1"]
-    states = {name: (step["state"], step["seconds"]) for name, step in found["steps"].items()}
+    (decision,) = decisions(run)
+    assert decision["level"] == pytest.approx(0.001, rel=1e-3) and decision["unknown"] == ["l.i0", "l.x", "l.i1"]
+    states = {name: (step["state"], step["seconds"]) for name, step in decision["steps"].items()}
     assert states == {"l.i0": ("open", None), "l.x": ("open", None), "l.i1": ("open", None), "qr100": ("known", 0)}
-    assert "after 3 pairs 1 of 4 steps decided" in found["text"] and found["text"].endswith("; without qr100")
-    assert found["steps"]["l.i0"]["by_end"] < found["steps"]["l.i0"]["width"]
-    assert found["steps"]["qr100"]["by_end"] == found["steps"]["qr100"]["width"]
+    assert "after 3 pairs 1 of 4 steps decided" in decision["text"] and decision["text"].endswith("; without qr100")
+    assert decision["steps"]["l.i0"]["by_end"] < decision["steps"]["l.i0"]["width"]
+    assert decision["steps"]["qr100"]["by_end"] == decision["steps"]["qr100"]["width"]
     open_still = made(tmp_path / "s", 3, of=40, minutes=60.0, noise=0.01, **ADAPTIVE)
     assert decided(open_still, 3) < more, "without it a pair is shorter"
 
@@ -355,10 +355,10 @@ def test_real_servers_run_steps_of_decided_lengths(bench: Bench, build: Callable
     assert done.returncode == 0, done.stderr
     assert len(bench.attempts()) == 2
     for attempt in bench.attempts():
-        found = {step.name: step for step in bench.steps(attempt)}
-        assert list(found) == ["l.i0", "l.x", "qr100"]
-        assert found["qr100"].plan["seconds"] == 3 and found["qr100"].work == 300
-        totals = found["qr100"].totals
+        by_name = {step.name: step for step in bench.steps(attempt)}
+        assert list(by_name) == ["l.i0", "l.x", "qr100"]
+        assert by_name["qr100"].plan["seconds"] == 3 and by_name["qr100"].work == 300
+        totals = by_name["qr100"].totals
         assert totals is not None and totals.roles["insert"].rows == totals.rows_expected == 300
 
 

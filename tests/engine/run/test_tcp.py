@@ -36,7 +36,7 @@ def test_clients_over_tcp_use_a_password_that_is_never_written(
     assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
     written = [file.read_text().strip().split(":") for file in files]
     assert {(address, database, user) for address, _, database, user, _ in written} == {("127.0.0.1", "ib", SUPERUSER)}
-    ports, passwords = ({each[place] for each in written} for place in (1, 4))
+    ports, passwords = ({line[place] for line in written} for place in (1, 4))
     assert len(ports) == len(passwords) == 2 and all(len(password) > 30 for password in passwords)
     for folder, (address, port, database, user, _) in zip(folders, written, strict=True):
         with psycopg.connect(f"host={folder} port={port} user={user} dbname={database}") as connection:
@@ -50,13 +50,13 @@ def test_clients_over_tcp_use_a_password_that_is_never_written(
             ]
             kept = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = %s", (user,)).fetchone()
             assert kept is not None and kept[0].startswith("SCRAM-SHA-256$4096:")
-            found = connection.execute(
+            addresses = connection.execute(
                 "SELECT DISTINCT host(client_addr) FROM pg_stat_activity WHERE backend_type = 'client backend' "
                 "AND application_name = '' AND pid <> pg_backend_pid()"
             ).fetchall()
-            assert found == [(address,)]
-        for given, told in (("", "no password supplied"), ("password=wrong", "password authentication failed")):
-            with pytest.raises(psycopg.OperationalError, match=told):
+            assert addresses == [(address,)]
+        for given, message in (("", "no password supplied"), ("password=wrong", "password authentication failed")):
+            with pytest.raises(psycopg.OperationalError, match=message):
                 psycopg.connect(f"host={address} port={port} user={user} dbname={database} passfile=/nowhere {given}")
     for pid, line in processes_of(bench.out):
         seen = line.encode() + Path(f"/proc/{pid}/environ").read_bytes()
@@ -69,7 +69,7 @@ def test_clients_over_tcp_use_a_password_that_is_never_written(
         assert not any(password.encode() in text for password in passwords), path
         assert b"ALTER ROLE" not in text or path.name != "server.log"
     with JournalReader(bench.run) as reader:
-        loaded = next(each for each in reader.steps(step.attempt_id) if each.name == "l.i0").totals
+        loaded = next(row for row in reader.steps(step.attempt_id) if row.name == "l.i0").totals
     assert loaded is not None and loaded.paused
     assert all(role.paired == role.connections for role in loaded.roles.values())
     records = [attempt.origin["server"]["network"] for attempt in bench.attempts()]
@@ -81,11 +81,11 @@ def test_clients_over_tcp_use_a_password_that_is_never_written(
 
 
 def test_what_cannot_be_is_refused_before_anything_is_made(bench: Bench, label: str) -> None:
-    for listen, told in (
+    for listen, message in (
         ("eth77", r"neither an IP address nor a network interface of this machine \(there are .*lo"),
         ("0.0.0.0", "means every interface"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             own_address(listen)
     assert own_address("lo") == "127.0.0.1"
     with socket.create_server(("127.0.0.1", 0)) as taken:

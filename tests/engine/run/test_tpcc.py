@@ -18,7 +18,7 @@ def test_both_servers_are_loaded_alike_and_checked(bench: Bench, build: Callable
         steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
     assert [step.name for step in steps].count("check") == 2 and {step.state for step in steps} == {"finished"}
     loads = [step.totals for step in steps if step.name == "load50" and step.totals is not None]
-    names = {each["name"] for totals in loads for each in totals.report["scripts"]}
+    names = {script["name"] for totals in loads for script in totals.report["scripts"]}
     assert len(loads) == 2 and {"new_order.sql", "payment.sql"} <= names
     table = bench("compare", "--all").stdout
     assert "Response time by script (ms, median of cells)" in table and "new_order" in table and "(not TPC-C)" in table

@@ -37,15 +37,15 @@ def test_it_is_planned_run_watched_and_compared(toy: Bench, label: str, tmp_path
     done = toy("--plan", str(plan), "--plain")
     assert done.returncode == 0, done.stderr
     assert "toy 300 questions, 2 clients: ask" in done.stdout
-    (step,) = {found["step"]: found for found in toy.comparison()["cells"]}.values()  # type: ignore[attr-defined]
+    (step,) = {cell["step"]: cell for cell in toy.comparison()["cells"]}.values()  # type: ignore[attr-defined]
     assert step["kind"] == "ask" and step["ops"] == 600 and step["rate_per_s"] > 0
     assert step["roles"]["ask"]["statements"] == 600
     assert toy.comparison()["units"] == {"ask": "questions/s"}
-    told = toy("compare", "--all").stdout
-    assert "questions/s ratio" in told and "Every cell (questions/s)" in told and "queries/s" not in told
-    assert "Response time of ask statements" in told
+    text = toy("compare", "--all").stdout
+    assert "questions/s ratio" in text and "Every cell (questions/s)" in text and "queries/s" not in text
+    assert "Response time of ask statements" in text
     bare = Bench(toy.out)  # a run is read without its workload
-    assert bare("compare", "--all").stdout == told
+    assert bare("compare", "--all").stdout == text
 
 
 def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, label: str, tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_runs_of_it_that_differ_in_what_counts_are_not_compared(toy: Bench, labe
 
 
 def test_options_of_another_workload_are_refused_in_one_line(toy: Bench, label: str) -> None:
-    for words, told in (
+    for words, message in (
         (("--workload", "toy", "--rows", "5000"), "workload toy has no option --rows"),
         (("--questions", "5"), "workload insert has no option --questions"),
         (("--workload", "toys"), "unknown workload 'toys' (nearest: toy"),
     ):
         done = toy("run", "--pg", label, *words, "--dry-run")
         (line,) = done.stderr.strip().splitlines()
-        assert done.returncode == 2 and told in line
+        assert done.returncode == 2 and message in line
     assert Bench(toy.out)("run", "--pg", label, "--workload", "toy", "--dry-run").returncode == 2
 
 
