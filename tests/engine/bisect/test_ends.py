@@ -28,7 +28,7 @@ def judged(paths: list[Path], step: str | None = None) -> Ratio | None:
 
 
 def runs(tmp_path: Path, count: int, **how: object) -> list[Path]:
-    return [make_run(tmp_path / f"r{each}", builds=ENDS, seed=each, **how) for each in range(count)]  # type: ignore[arg-type]
+    return [make_run(tmp_path / f"r{seed}", builds=ENDS, seed=seed, **how) for seed in range(count)]  # type: ignore[arg-type]
 
 
 def late(build: str) -> Callable[[Cell, str, StepTotals], StepTotals]:
@@ -40,8 +40,8 @@ def late(build: str) -> Callable[[Cell, str, StepTotals], StepTotals]:
 
 
 def test_the_slowest_step_is_searched_unless_one_is_given(tmp_path: Path) -> None:
-    made = runs(tmp_path, 1, effects={(BAD, "l.i0"): 0.9, (BAD, "qr100"): 0.8}, noise=0.0005)
-    steps = [found.step for each in (None, "l.i0") if (found := judged(made, each)) is not None]
+    folders = runs(tmp_path, 1, effects={(BAD, "l.i0"): 0.9, (BAD, "qr100"): 0.8}, noise=0.0005)
+    steps = [search.step for step in (None, "l.i0") if (search := judged(folders, step)) is not None]
     assert steps == ["qr100", "l.i0"]
     assert judged(runs(tmp_path / "noisy", 1, noise=0.05), "qr100") is None, "more pairs may show it"
 
@@ -55,12 +55,12 @@ def test_a_loss_below_the_margin_waits_for_more_pairs(tmp_path: Path) -> None:
             return totals
         return replace(totals, seconds=totals.seconds * slower[cell.repeat - 1])
 
-    made = runs(tmp_path, 3, change=scattered, noise=0)
-    assert judged(made[:1]) is None, "a search by l.i0 may be for the wrong commit"
-    found = judged(made[:1], "l.i0")
-    assert found is not None and (found.step, found.verdict) == ("l.i0", "slower")
-    found = judged(made)
-    assert found is not None and found.step == "l.i1"
+    folders = runs(tmp_path, 3, change=scattered, noise=0)
+    assert judged(folders[:1]) is None, "a search by l.i0 may be for the wrong commit"
+    search = judged(folders[:1], "l.i0")
+    assert search is not None and (search.step, search.verdict) == ("l.i0", "slower")
+    search = judged(folders)
+    assert search is not None and search.step == "l.i1"
 
 
 def test_ends_that_fail_or_are_not_slower_are_refused(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_commit_that_fails_or_misses_its_sla_cannot_be_judged(tmp_path: Path) 
     missed = compare([make_run(tmp_path / "late", builds=three, change=late(TRIED))], GOOD)
     fine = compare([make_run(tmp_path / "fine", builds=three)], GOOD)
     both = compare([make_run(tmp_path / "both", builds=three, failed={0: CRASH, 2: CRASH})], GOOD)
-    assert [unlike_both(each, "qr100") for each in (fine, both)] == ["", ""]
+    assert [unlike_both(run, "qr100") for run in (fine, both)] == ["", ""]
     why = unlike_both(crashed, "qr100")
     assert why.startswith("does not run: left out: tried repeat 1") and why.endswith(f"failed: {CRASH}")
     why = "cannot be compared: SLA: tried kept up its insert rate in 0 of 3 cells"
@@ -94,10 +94,10 @@ def test_alike_ends_differ_in_5_of_100_searches_at_most() -> None:
     chance, wrong, unadjusted = random.Random(2), 0, 0
     for _ in range(2000):
         ratios: list[float] = []
-        found = {LEVEL: False, 0.0: False}
+        differs = {LEVEL: False, 0.0: False}
         for level in LEVELS:
             ratios += [math.exp(chance.gauss(0, 0.05)) for _ in range(3)]
-            for at in found:
-                found[at] |= p_value(estimate(ratios)) <= (at or level)
-        wrong, unadjusted = wrong + found[0.0], unadjusted + found[LEVEL]
+            for at in differs:
+                differs[at] |= p_value(estimate(ratios)) <= (at or level)
+        wrong, unadjusted = wrong + differs[0.0], unadjusted + differs[LEVEL]
     assert wrong <= 2000 * LEVEL < 2000 * 0.08 < unadjusted

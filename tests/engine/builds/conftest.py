@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[[str], Build]:
     def one(spec: str) -> Build:
-        (found,) = resolve.resolve([spec], lambda _: None, tmp_path / "roots")
-        return found
+        (build,) = resolve.resolve([spec], lambda _: None, tmp_path / "roots")
+        return build
 
     return one

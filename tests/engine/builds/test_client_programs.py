@@ -49,10 +49,10 @@ def test_the_newest_is_taken_wherever_it_is(
     monkeypatch.setenv("PATH", f"{folder}/path/bin:/usr/bin:/bin")
     monkeypatch.setattr(client_programs, "DEBIAN", folder / "system")
     of_run = Build("mine", build, str(folder / "build"), "", "local")
-    found = client_programs.find(("pgbench",), (of_run,), lambda _: None, folder / "roots")["pgbench"]
-    assert found["version"].startswith(f"pgbench (PostgreSQL) {expected}")
-    assert "\n" not in found["version"]
-    assert ("/build/" in found["path"]) == (build == expected)  # which goes before others of its version
+    program = client_programs.find(("pgbench",), (of_run,), lambda _: None, folder / "roots")["pgbench"]
+    assert program["version"].startswith(f"pgbench (PostgreSQL) {expected}")
+    assert "\n" not in program["version"]
+    assert ("/build/" in program["path"]) == (build == expected)  # which goes before others of its version
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ def test_a_program_of_nobodys_build_is_taken_from_the_path(
     monkeypatch.delenv("PGBED_HYPERFINE", raising=False)
     monkeypatch.setenv("PATH", f"{folder}/path:/usr/bin:/bin")
     of_run = (Build("mine", "16.3", str(folder / "build"), "", "local"),)
-    found, absent = client_programs.seek(("hyperfine", "pg_dump"), ("pg_dump",), of_run, lambda _: None, folder)
-    assert found["hyperfine"]["path"] == f"{folder}/path/hyperfine" == client_programs.place("hyperfine")
-    assert found["hyperfine"]["version"] == "hyperfine 1.19.0" and {*found, *absent} == {"hyperfine", "pg_dump"}
+    programs, absent = client_programs.seek(("hyperfine", "pg_dump"), ("pg_dump",), of_run, lambda _: None, folder)
+    assert programs["hyperfine"]["path"] == f"{folder}/path/hyperfine" == client_programs.place("hyperfine")
+    assert programs["hyperfine"]["version"] == "hyperfine 1.19.0" and {*programs, *absent} == {"hyperfine", "pg_dump"}
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(UserError, match="not on PATH: start bench from its flake, or set hyperfine"):
         client_programs.seek(("hyperfine",), (), of_run, lambda _: None, folder)

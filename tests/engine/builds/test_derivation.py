@@ -37,6 +37,6 @@ def test_a_derivation_as_nixpkgs_writes_it_comes_out_the_same() -> None:
         buildInputs = [ (derivation { name = "input"; system = "x86_64-linux"; builder = "/bin/sh"; }) ];
       }
     """
-    made = subprocess.run(["nix-instantiate", "--expr", expression], capture_output=True, text=True, check=True)
-    drv = made.stdout.strip().partition("!")[0]
+    printed = subprocess.run(["nix-instantiate", "--expr", expression], capture_output=True, text=True, check=True)
+    drv = printed.stdout.strip().partition("!")[0]
     assert derivation.derive(drv, derivation.Change()).drv == drv

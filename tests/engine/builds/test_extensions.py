@@ -86,16 +86,16 @@ LEFT_OUT = re.compile(r"plpgsql|.*pl(perl|python|tcl).*|uuid-ossp|xml2|sslinfo")
 def test_extensions_of_a_server_at_hand_come_with_its_version(servers: dict[str, Build]) -> None:
     for label, build in servers.items():
         there = {file.stem for file in (Path(build.prefix) / "share").rglob("extension/*.control")}
-        own = {name for name in there if not LEFT_OUT.fullmatch(name)}
-        assert len(own) > 35 and own - CONTRIB.keys() == set(), label
-        assert [name for name in own if lacks(name, build.major)] == [], label
+        names = {name for name in there if not LEFT_OUT.fullmatch(name)}
+        assert len(names) > 35 and names - CONTRIB.keys() == set(), label
+        assert [name for name in names if lacks(name, build.major)] == [], label
 
 
 def test_a_given_build_has_the_extensions_of_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Build("16.3-v", "16.3", str(tmp_path), "0" * 32, "source", extensions=(Extension("v", "v 1.0"),))
-    (tmp_path / "builds.json").write_text(json.dumps({"16.3+v=~/v": asdict(made)}))
+    build = Build("16.3-v", "16.3", str(tmp_path), "0" * 32, "source", extensions=(Extension("v", "v 1.0"),))
+    (tmp_path / "builds.json").write_text(json.dumps({"16.3+v=~/v": asdict(build)}))
     monkeypatch.setenv("PGBED_BUILDS", str(tmp_path / "builds.json"))
-    assert resolve.resolve(["16.3+v=~/v"], lambda _: None) == (made,)
+    assert resolve.resolve(["16.3+v=~/v"], lambda _: None) == (build,)
 
 
 def test_a_server_without_one_of_contrib_is_named(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_two_versions_of_an_extension_are_compared(
     titles = [build.extensions[1].title for build in (old, new)]
     assert all(title.startswith("v 1.0, a tree outside git, files ") for title in titles) and titles[0] != titles[1]
     comparison = json.loads(bench("compare", "--json").stdout)
-    (ratio,) = (each for each in comparison["ratios"] if each["step"] == "script.c1" and each["metric"] == CPU)
+    (ratio,) = (row for row in comparison["ratios"] if row["step"] == "script.c1" and row["metric"] == CPU)
     assert 2 < ratio["ratio"] < 6  # of CPU time, which others on this machine hardly change
     reported = origins.builds(compare([bench.run])).rows
     assert any(titles[1] in str(row.values[-1]) for row in reported), "and the report says so"

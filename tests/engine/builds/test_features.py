@@ -26,17 +26,17 @@ STEPS = (Step("a", "task", {}), Step("b", "task", {}, needs=("icu",)), Step("c",
 
 def test_what_a_build_lacks_is_left_out_of_it_with_the_reason(tmp_path: Path) -> None:
     builds = (made(tmp_path, "14.1", icu=True), made(tmp_path, "16.3", icu=False), made(tmp_path, "17.0", icu=True))
-    found = lacking(STEPS, builds, {"pg_dump": "no pg_dump found"})
-    assert {label: list(why) for label, why in found.items()} == {
+    reasons = lacking(STEPS, builds, {"pg_dump": "no pg_dump found"})
+    assert {label: list(why) for label, why in reasons.items()} == {
         "14.1": ["b", "c", "d"], "16.3": ["b", "c", "d"], "17.0": ["d"]
     }  # fmt: skip
-    assert sentences(found) == (
+    assert sentences(reasons) == (
         "left out: step b: 14.1: clusters have ICU as their locale provider since PostgreSQL 15",
         "left out: step b: 16.3: it was compiled without ICU",
         "left out: step c: 14.1, 16.3: the builtin locale provider came with PostgreSQL 17",
         "left out: step d: 14.1, 16.3, 17.0: no pg_dump found",
     )
-    assert recorded({"lacking": found}) == found and recorded({}) == {}
+    assert recorded({"lacking": reasons}) == reasons and recorded({}) == {}
 
 
 def test_a_named_step_that_no_build_supports_is_refused(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_failure_is_explained_in_the_builders_last_words(words: str) -> None:
 
 def test_a_failure_begins_with_the_compilers_error() -> None:
     compiler = "ccache gcc -Wall -O2 -I../../src/include   -c -o {0}.o {0}.c"
-    made = "make: *** [GNUmakefile:11: all-src-recurse] Error 2"
+    make = "make: *** [GNUmakefile:11: all-src-recurse] Error 2"
     log = log_of(built(1, DRV), printed(1, *(compiler.format(f"fine{number}") for number in range(50))))
     assert log.last_line == "fine49.c"
     linked = "{}gcc -Wall -O2 -flto=auto -shared -o pgcrypto.so  crypt-blowfish.o -L../../src/port -Wl,--as-needed -lz"
@@ -62,10 +62,10 @@ def test_a_failure_begins_with_the_compilers_error() -> None:
     log.feed(
         printed(
             1, "heapam.c:301:27: error: 'flase' undeclared", compiler.format("storage"),
-            "make[2]: Leaving directory '/build/source/src'", made,
+            "make[2]: Leaving directory '/build/source/src'", make,
         )
     )  # fmt: skip
-    assert log.telling_lines() == ("heapam.c:301:27: error: 'flase' undeclared", "storage.c", made)
+    assert log.telling_lines() == ("heapam.c:301:27: error: 'flase' undeclared", "storage.c", make)
     assert log_of(built(1, DRV), printed(1, *["configure: error: no"] * 20)).telling_lines() == (
         "configure: error: no",
     ) * 12  # fmt: skip

@@ -319,7 +319,7 @@ def test_a_hanging_program_is_stopped_with_its_children(prefix: Path, script: st
     with pytest.raises(UserError, match=r"did not exit within 1 s and was stopped"):
         subprocesses.ask((str(prefix / "bin" / "postgres"), "--version"), unprivileged(), timeout_s=1)
     mark = f"MARK={marker}".encode()
-    wait_for(lambda: not any(mark in environ_of(each) for each in Path("/proc").glob("[0-9]*")), "all of it to go")
+    wait_for(lambda: not any(mark in environ_of(folder) for folder in Path("/proc").glob("[0-9]*")), "all of it to go")
 
 
 @pytest.mark.slow

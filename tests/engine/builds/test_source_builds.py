@@ -70,10 +70,10 @@ def test_a_tree_is_built_as_it_is_and_kept_by_its_content(
 
 
 def test_a_tree_outside_git_is_known_by_its_files(tmp_path: Path, build: Callable[[str], Build]) -> None:
-    found = build(f"mine={smalltree.make_tree(tmp_path / 'unpacked')}:cassert:O3")
-    assert says(found).startswith("checked\n")
-    assert "--enable-cassert" in found.flags and "-O3" in found.flags
-    assert found.source.startswith("a tree outside git, files ")
+    mine = build(f"mine={smalltree.make_tree(tmp_path / 'unpacked')}:cassert:O3")
+    assert says(mine).startswith("checked\n")
+    assert "--enable-cassert" in mine.flags and "-O3" in mine.flags
+    assert mine.source.startswith("a tree outside git, files ")
 
 
 def test_what_is_built_again_is_the_same_bit_by_bit(tree: Path, build: Callable[[str], Build]) -> None:
@@ -93,10 +93,10 @@ def test_what_is_built_again_is_the_same_bit_by_bit(tree: Path, build: Callable[
 
 
 def test_a_tree_without_configure_is_built_by_meson(tmp_path: Path, build: Callable[[str], Build]) -> None:
-    found = build(f"mine={smalltree.make_meson_tree(tmp_path / 'later')}:cassert")
-    assert says(found).startswith("checked\n") and found.version == "18.99"
+    mine = build(f"mine={smalltree.make_meson_tree(tmp_path / 'later')}:cassert")
+    assert says(mine).startswith("checked\n") and mine.version == "18.99"
     usual = build(f"usual={smalltree.make_tree(tmp_path / 'today')}:cassert")
-    assert found.flags == usual.flags and found.digest != usual.digest
+    assert mine.flags == usual.flags and mine.digest != usual.digest
 
 
 def test_a_failed_compilation_shows_the_compilers_words(tree: Path, tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_what_cannot_be_built_is_one_line(tree: Path, spec: str, message: str, t
 
 @pytest.mark.parametrize("label", compiled_here())
 def test_a_layout_is_linked_of_the_same_objects(label: str, build: Callable[[str], Build]) -> None:
-    def symbols(made: Build) -> list[str]:
-        listed = ("nm", "--numeric-sort", "--format=posix", Path(made.prefix) / "bin" / "postgres")
+    def symbols(server: Build) -> list[str]:
+        listed = ("nm", "--numeric-sort", "--format=posix", Path(server.prefix) / "bin" / "postgres")
         return [line.split()[0] for line in subprocess.run(listed, capture_output=True, text=True).stdout.splitlines()]
 
     one, other = (symbols(build(f"{label}:layout{number}")) for number in (1, 2))

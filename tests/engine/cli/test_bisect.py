@@ -131,8 +131,8 @@ def test_a_slow_commit_is_found_the_search_killed_midway(new_folder: Callable[[]
 
     def measuring() -> str:
         """The run of the ends, once its engine has it."""
-        found = str((state_of(folder).get("under_way") or {}).get("run", ""))
-        return found if any(is_locked(path) for path in folder.glob(f"runs/*/{found or '-'}")) else ""
+        run = str((state_of(folder).get("under_way") or {}).get("run", ""))
+        return run if any(is_locked(path) for path in folder.glob(f"runs/*/{run or '-'}")) else ""
 
     with subprocess.Popen(bench.command(*words), stdout=subprocess.DEVNULL) as process:
         run = wait_for(measuring, "the run of the ends", 200)
@@ -146,10 +146,10 @@ def test_a_slow_commit_is_found_the_search_killed_midway(new_folder: Callable[[]
             outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
     assert "does not build: build 'tried' failed" in outcome.stderr
-    found = json.loads(outcome.stdout)
-    assert found["candidates"] == commits[1:] and found["parent"] == commits[0]
-    assert "does not build" in found["unjudged"][f"{commits[1][:12]} Change 1"]
-    assert found["probability"] > 0.95 and found["ratio"]["high"] < 0.98 and "Change 2" in found["message"]
+    result = json.loads(outcome.stdout)
+    assert result["candidates"] == commits[1:] and result["parent"] == commits[0]
+    assert "does not build" in result["unjudged"][f"{commits[1][:12]} Change 1"]
+    assert result["probability"] > 0.95 and result["ratio"]["high"] < 0.98 and "Change 2" in result["message"]
     path = folder / "postgres"
     assert smalltree.git(path, "worktree", "list").count("\n") == 0 and not smalltree.git(path, "status", "--short")
 

@@ -80,7 +80,7 @@ def test_a_job_without_a_finished_cell_measured_nothing(gate: bool, tmp_path: Pa
 
 def test_the_action_has_the_defaults_of_the_command() -> None:
     inputs = ci_runner.action()["inputs"]
-    defaults = {str(own.name): own.default for own in ci.ci.params}
+    defaults = {str(option.name): option.default for option in ci.ci.params}
     assert inputs["steps"]["default"] == defaults["steps"] and inputs["head"]["default"] == defaults["head"]
     assert float(inputs["minutes"]["default"]) == defaults["minutes"]
 

@@ -51,7 +51,7 @@ def test_the_first_recording_has_two_incidents_in_slices(unpacked: Path) -> None
     with JournalReader(run) as reader:
         assert {cell.subject.build for cell in reader.manifest.cells} and reader.manifest.sliced
         incidents = incidents_of([event for event in reader.events() if event.kind == "stall"])
-        causes = [cause["name"] for found in incidents for stall in found for cause in stall.data["causes"][:1]]
+        causes = [cause["name"] for stalls in incidents for stall in stalls for cause in stall.data["causes"][:1]]
         assert {"stopped", "lock"} <= set(causes)
     compared = json.loads(Bench(unpacked)("compare", str(run), "--json").stdout)
     assert max(ratio["pairs"] for ratio in compared["ratios"]) == 4 and compared["design"].startswith("slices")

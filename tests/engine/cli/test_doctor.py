@@ -24,12 +24,12 @@ def test_this_machine_can_run_the_tests(new_folder: Any) -> None:
     checks = examine(new_folder(), NEEDS)
     assert {"servers' user", "free space", "socket folder", "schedstat", "CPU", "kernel"} <= {c.name for c in checks}
     assert [check for check in checks if check.status == "fail"] == []
-    assert all(bool(each.reason) == bool(each.remedy) == (each.status != "ok") for each in checks)
+    assert all(bool(check.reason) == bool(check.remedy) == (check.status != "ok") for check in checks)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "status", "told"),
+    ("program", "status", "words"),
     [
         ("/nonexistent", "warn", "counters"),
         ("/nix/store/a-perf.drv", "ok", "the first run with --counters fetches perf"),
@@ -37,12 +37,12 @@ def test_this_machine_can_run_the_tests(new_folder: Any) -> None:
     ],
 )
 def test_it_says_what_can_be_counted(
-    new_folder: Any, monkeypatch: pytest.MonkeyPatch, program: str, status: str, told: str
+    new_folder: Any, monkeypatch: pytest.MonkeyPatch, program: str, status: str, words: str
 ) -> None:
     monkeypatch.setenv("PGBED_PERF", program)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    (found,) = (check for check in examine(new_folder(), NEEDS) if check.name == "counters")
-    assert found.status == status and told in f"{found.name} {found.found} {found.reason}"
+    (counters,) = (check for check in examine(new_folder(), NEEDS) if check.name == "counters")
+    assert counters.status == status and words in f"{counters.name} {counters.found} {counters.reason}"
 
 
 def test_table_and_json_hold_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,20 +89,20 @@ def test_a_helper_that_others_may_change_is_a_warning(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_a_program_that_workloads_call_is_missed_by_name(new_folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_HYPERFINE", "/none")
-    (check,) = (each for each in examine(new_folder(), NEEDS) if each.name == "hyperfine")
+    (check,) = (check for check in examine(new_folder(), NEEDS) if check.name == "hyperfine")
     assert (check.status, check.found) == ("warn", "/none: no such program") and "hyperfine" in check.remedy
     monkeypatch.delenv("PGBED_HYPERFINE")
     monkeypatch.setenv("PATH", "/none")
-    (check,) = (each for each in examine(new_folder(), NEEDS) if each.name == "hyperfine")
+    (check,) = (check for check in examine(new_folder(), NEEDS) if check.name == "hyperfine")
     assert (check.status, check.found) == ("warn", "none") and "cannot run" in check.reason
 
 
 @pytest.mark.parametrize("uid", [0, 1000])
 def test_doctor_and_the_list_of_probes_say_the_same(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
     """The helper of root mounts the tracing file system: what is not mounted keeps nobody else's probes off."""
-    found = Facts(linux=True, kernel=(6, 12), bpftrace=(0, 21), uid=uid, capabilities=0, sudo=True, tracefs=False,
+    machine = Facts(linux=True, kernel=(6, 12), bpftrace=(0, 21), uid=uid, capabilities=0, sudo=True, tracefs=False,
                   tracepoints=None, btf=True, uprobes=True)  # fmt: skip
-    monkeypatch.setattr(selection, "facts", lambda: found)
+    monkeypatch.setattr(selection, "facts", lambda: machine)
     off = {name for check in doctor.of_probes() if check.found.startswith("off: ")
            for name in check.found.removeprefix("off: ").split(", ")}  # fmt: skip
     listed = {row["probe"] for row in selection.listing() if row["state"] not in ("ready", "always on")}

@@ -80,19 +80,19 @@ def test_kernels_and_guests_that_cannot_be_are_refused(
         (tools / name).chmod(0o755)
     bench.environment["PATH"] = f"{tools}:{os.environ['PATH']}"
     (tmp_path / "vmlinuz").write_text("MZ")
-    own = f"mine={tmp_path / 'vmlinuz'}"
+    kernel = f"mine={tmp_path / 'vmlinuz'}"
     for words, said in (
         (("hots",), "unknown kernel 'hots' (nearest: host"),
         (("mine=/nonexistent",), "kernel 'mine': /nonexistent: no kernel image (bzImage, vmlinuz) is there"),
-        ((own,), "vmlinuz is not a bootable x86 kernel image"),
-        ((own, "--guest-memory", "100000GB"), "--guest-memory: a guest of 97.7 TB does not fit into "),
-        ((own, "--guest-memory", "100MB"), "--guest-memory 100MB: a guest needs at least 768 MB"),
-        ((own, "--guest-memory", "1X"), "--guest-memory '1X' is not a size such as 40GB"),
-        ((own, "--guest-memory", "900MB", "--guest-huge-pages"), "--guest-huge-pages: "),
-        ((own, "--guest-pin", "4095"), "--guest-pin: this machine has no CPU 4095 for bench"),
-        ((own, "--sched", "base_slice=1"), "--sched base_slice: unknown; known: base_slice_ns, latency_ns"),
-        ((own, "--tcp"), "--tcp: not with --kernel: a guest has no network"),
-        ((own, "--keep"), "--keep: a guest's cluster goes with the guest"),
+        ((kernel,), "vmlinuz is not a bootable x86 kernel image"),
+        ((kernel, "--guest-memory", "100000GB"), "--guest-memory: a guest of 97.7 TB does not fit into "),
+        ((kernel, "--guest-memory", "100MB"), "--guest-memory 100MB: a guest needs at least 768 MB"),
+        ((kernel, "--guest-memory", "1X"), "--guest-memory '1X' is not a size such as 40GB"),
+        ((kernel, "--guest-memory", "900MB", "--guest-huge-pages"), "--guest-huge-pages: "),
+        ((kernel, "--guest-pin", "4095"), "--guest-pin: this machine has no CPU 4095 for bench"),
+        ((kernel, "--sched", "base_slice=1"), "--sched base_slice: unknown; known: base_slice_ns, latency_ns"),
+        ((kernel, "--tcp"), "--tcp: not with --kernel: a guest has no network"),
+        ((kernel, "--keep"), "--keep: a guest's cluster goes with the guest"),
     ):
         assert said in refused(bench, "--pg", label, "--kernel", *words, *SMALL, "--repeats", "1")
 

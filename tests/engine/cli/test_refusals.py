@@ -138,9 +138,9 @@ def test_a_page_is_not_the_folder_of_runs(tmp_path: Path) -> None:
 
 
 CHOSEN = [
-    (known.name, f"-O{own.name}=" if own.rare else f"{own.flag}=")
+    (known.name, f"-O{option.name}=" if option.rare else f"{option.flag}=")
     for known in workloads()
-    for own in (*options_of(Request), *options_of(known.options))
+    for option in (*options_of(Request), *options_of(known.options))
 ]
 
 

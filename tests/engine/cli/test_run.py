@@ -42,9 +42,9 @@ def test_the_help_shows_about_25_options_in_six_groups(shown: Callable[..., Resu
 def test_every_option_is_in_the_full_help(shown: Callable[..., Result]) -> None:
     text = shown("run", "--help-all").output
     assert "\nWhat to compare:\n  --pg LABEL" in text
-    every = [*options_of(Request), *(own for known in workloads() for own in options_of(known.options))]
-    for own in every:
-        assert (f"-O {own.name}=" if own.rare else f"{own.flag} ") in text, own.name
+    every = [*options_of(Request), *(option for known in workloads() for option in options_of(known.options))]
+    for option in every:
+        assert (f"-O {option.name}=" if option.rare else f"{option.flag} ") in text, option.name
 
 
 def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]) -> None:
@@ -54,7 +54,7 @@ def test_a_search_has_the_same_groups_after_its_own(shown: Callable[..., Result]
 
 
 def test_a_rare_option_has_no_flag_of_its_own() -> None:
-    assert "resync_rounds" not in {own.name for own in workload_options()}
+    assert "resync_rounds" not in {option.name for option in workload_options()}
     assert take({"named": ["resync_rounds=3", "delete-form=range"]}).options == {
         "resync_rounds": 3,
         "delete_form": "range",

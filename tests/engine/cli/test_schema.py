@@ -25,13 +25,13 @@ TYPES = {
 }  # fmt: skip
 
 
-def faults(value: Any, schema: dict[str, Any], whole: dict[str, Any], place: str = "$") -> Iterable[str]:
+def faults(value: Any, schema: dict[str, Any], root: dict[str, Any], place: str = "$") -> Iterable[str]:
     """Values that are not as their schema says: by the keywords that are printed, and no others."""
     if "$ref" in schema:
-        yield from faults(value, whole["$defs"][schema["$ref"].rpartition("/")[2]], whole, place)
+        yield from faults(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, place)
         return
     if "anyOf" in schema:
-        if all(list(faults(value, each, whole, place)) for each in schema["anyOf"]):
+        if all(list(faults(value, choice, root, place)) for choice in schema["anyOf"]):
             yield f"{place}: none of {schema['anyOf']}"
         return
     if "enum" in schema and value not in schema["enum"]:
@@ -41,20 +41,20 @@ def faults(value: Any, schema: dict[str, Any], whole: dict[str, Any], place: str
         yield f"{place}: {value!r} is no {kinds}"
     elif isinstance(value, dict):
         yield from (f"{place}: lacks {name}" for name in schema.get("required", ()) if name not in value)
-        for name, each in value.items():
+        for name, member in value.items():
             part = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
             if isinstance(part, dict):
-                yield from faults(each, part, whole, f"{place}.{name}")
+                yield from faults(member, part, root, f"{place}.{name}")
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for number, each in enumerate(value):
-            yield from faults(each, schema["items"], whole, f"{place}[{number}]")
+        for number, item in enumerate(value):
+            yield from faults(item, schema["items"], root, f"{place}[{number}]")
 
 
 def printed(*names: str) -> dict[str, Any]:
     done = CliRunner().invoke(main, ["schema", *names])
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 @pytest.mark.parametrize("name", ["compare", "slices", "manifest"])

@@ -38,7 +38,7 @@ def test_keys_become_variables_of_the_process(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('them = "nord"', "unknown setting 'them' (nearest: theme)"),
         ("theme = 3", "theme must be text, not 3"),
@@ -47,11 +47,11 @@ def test_keys_become_variables_of_the_process(path: Path) -> None:
         ('perf = "a\\u0000b"', "perf must not contain a null byte"),
     ],
 )
-def test_a_wrong_file_is_one_line_and_exit_code_2(path: Path, bench: Bench, text: str, told: str) -> None:
+def test_a_wrong_file_is_one_line_and_exit_code_2(path: Path, bench: Bench, text: str, message: str) -> None:
     path.write_text(text)
     done = Bench(bench.out, {"XDG_CONFIG_HOME": str(path.parents[1])})("list", "workloads")
     assert done.returncode == 2 and done.stdout == ""
-    assert str(path) in done.stderr and told in done.stderr and done.stderr.count("\n") == 1
+    assert str(path) in done.stderr and message in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

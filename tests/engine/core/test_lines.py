@@ -45,11 +45,11 @@ def connected(max_bytes: int = MAX) -> Iterator[tuple[LineChannel, socket.socket
 
 
 @given(st.lists(st.binary(max_size=MAX).filter(lambda line: b"\n" not in line)), st.binary(max_size=MAX), st.data())
-def test_lines_are_the_same_however_the_stream_is_cut(whole: list[bytes], rest: bytes, data: st.DataObject) -> None:
-    stream = b"".join(line + b"\n" for line in whole) + rest.replace(b"\n", b" ")
+def test_lines_are_the_same_however_the_stream_is_cut(lines: list[bytes], rest: bytes, data: st.DataObject) -> None:
+    stream = b"".join(line + b"\n" for line in lines) + rest.replace(b"\n", b" ")
     places = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
     buffer = LineBuffer(MAX)
-    assert [line for piece in cut(stream, places) for line in buffer.feed(piece)] == whole
+    assert [line for piece in cut(stream, places) for line in buffer.feed(piece)] == lines
 
 
 @given(st.integers(MAX + 1, 4 * MAX), st.booleans(), st.lists(st.integers(0, 4 * MAX), max_size=8))

@@ -54,9 +54,9 @@ def test_mypy_refuses_to_write_text_that_is_not_visible(
         "from engine.host import disk", "from engine.report import console", "from tui.widgets import text_lines",
     )  # fmt: skip
     module.write_text("\n".join((*imports, "foreign: str = sys.argv[0]", statement, "")))
-    told, complaint, code = api.run(["--cache-dir", str(mypy_cache), "--follow-imports=silent", str(module)])
-    assert complaint == "" and code == (1 if wanted else 0), told
-    assert not wanted or (f'"{wanted}"' in told and 'expected "Visible"' in told)
+    report, complaint, code = api.run(["--cache-dir", str(mypy_cache), "--follow-imports=silent", str(module)])
+    assert complaint == "" and code == (1 if wanted else 0), report
+    assert not wanted or (f'"{wanted}"' in report and 'expected "Visible"' in report)
 
 
 @pytest.fixture(scope="module")

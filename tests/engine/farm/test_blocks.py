@@ -51,7 +51,7 @@ in
 @pytest.mark.outside
 def test_the_largest_plan_is_evaluated_with_its_programs(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
-    for workload, found in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
+    for workload, variable in (("pgbench", "PGBED_PGBENCH"), ("micro", "PGBED_HYPERFINE"), ("insert", "")):
         plan.write_text(f'builds = ["mine"]\nworkload = "{workload}"\n# {"x" * 900_000}\n')
         text = RUN.replace("NIX", str(Path(__file__).parents[3] / "nix")).replace("PLAN", str(plan))
         done = subprocess.run(
@@ -60,7 +60,7 @@ def test_the_largest_plan_is_evaluated_with_its_programs(tmp_path: Path) -> None
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-500:]
         programs, features = json.loads(done.stdout).values()
-        assert (found in programs if found else programs == "{}") and features == ["benchmark"]
+        assert (variable in programs if variable else programs == "{}") and features == ["benchmark"]
 
 
 NIX_STORE = """#!/bin/sh
@@ -99,11 +99,11 @@ def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, 
 def test_measured_blocks_are_returned_without_a_builder_left(
     realised: Callable[..., list[FarmBlock]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = realised(f": > @folder/out1\n: > @folder/out3\n{writes(NOBODY)}", 4)
-    assert [(block.number, block.state) for block in found] == [
+    blocks = realised(f": > @folder/out1\n: > @folder/out3\n{writes(NOBODY)}", 4)
+    assert [(block.number, block.state) for block in blocks] == [
         (1, "measured"), (2, "failed"), (3, "measured"), (4, "failed"),
     ]  # fmt: skip
-    assert "no builder takes a block" in found[1].reason
+    assert "no builder takes a block" in blocks[1].reason
     said = capsys.readouterr().out
     assert said.count("block 2: not begun: no builder takes a block") == 1 and "block 1: measured" in said
 
@@ -162,8 +162,8 @@ def test_a_block_that_is_lost_begins_again_at_once_and_elsewhere(
     {writes(built(1, one, "ssh-ng://b"))}
     : > @folder/out1 ;;
 esac"""
-    found = realised(script, 2, " ; ".join(map(LINE.format, "ab")))
-    assert [(block.state, block.builder, block.tries) for block in found] == [
+    blocks = realised(script, 2, " ; ".join(map(LINE.format, "ab")))
+    assert [(block.state, block.builder, block.tries) for block in blocks] == [
         ("measured", "ssh-ng://b", 2), ("measured", "ssh-ng://b", 1),
     ]  # fmt: skip
     said = capsys.readouterr().out
@@ -185,12 +185,12 @@ def test_only_builds_of_trees_are_for_builders(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(UserError, match="-march=native compiles for this machine, not for the builders"):
         check(Request(builds=(f"mine={tree}:CFLAGS=-march=native",)))
 
-    made = Build("mine", "18.99", "/nix/store/x", "x", "source", source="git 1234")
+    build = Build("mine", "18.99", "/nix/store/x", "x", "source", source="git 1234")
     listed = tmp_path / "builds.json"
-    listed.write_text(json.dumps({"mine": asdict(made)}))
+    listed.write_text(json.dumps({"mine": asdict(build)}))
     monkeypatch.setenv("PGBED_BUILDS", str(listed))
     check(Request(builds=("mine",)))
-    assert resolve.resolve(["mine"], print) == (made,)
+    assert resolve.resolve(["mine"], print) == (build,)
     with pytest.raises(UserError):
         resolve.resolve(["other"], print)
 

@@ -80,9 +80,9 @@ def seed(account: str, store: Path) -> None:
     if subprocess.run(linked, capture_output=True, check=False).returncode:
         call("cp", "--archive", "--no-clobber", *closure, str(store / "nix" / "store"))
     known = call("nix-store", "--dump-db", *closure)
-    own = ["setpriv", f"--reuid={account}", f"--regid={account}", "--clear-groups", "env", "-i",
+    words = ["setpriv", f"--reuid={account}", f"--regid={account}", "--clear-groups", "env", "-i",
            f"HOME={store.parent}", f"PATH={os.environ['PATH']}", "nix-store", "--load-db"]  # fmt: skip
-    done = subprocess.run(own, input=known, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, input=known, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -143,24 +143,24 @@ def farm(new_folder: Callable[[], Path]) -> Iterator[Farm]:
         port = free.getsockname()[1]
     (folder / "sshd_config").write_text(SSHD.format(port=port, folder=folder))
     Path("/run/sshd").mkdir(exist_ok=True)
-    with ExitStack() as made:
+    with ExitStack() as stack:
         for account in ACCOUNTS:
             given = temporary_account(account, "--create-home", "--shell", "/bin/bash", "--password", "*")
-            home = Path(made.enter_context(given).pw_dir)
+            home = Path(stack.enter_context(given).pw_dir)
             (home / "machine").write_text(account)
             (home / ".config" / "nix").mkdir(parents=True)
             (home / ".config" / "nix" / "nix.conf").write_text(NIX_CONF.format(home=home))
             seed(account, home / "store")
         server = subprocess.Popen([sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
-        made.callback(server.wait)
-        made.callback(server.kill)
+        stack.callback(server.wait)
+        stack.callback(server.kill)
         options = ("-F", "none", "-p", str(port), "-i", f"{folder}/key", "-o", "BatchMode=yes", "-o",
                    "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")  # fmt: skip
         environment = os.environ | {"NIX_SSHOPTS": " ".join(options), "XDG_CACHE_HOME": str(folder / "cache")}
         for name in [name for name in environment if name.startswith(("PGBED_", "PYTHON")) and name != "PGBED_BENCH"]:
             del environment[name]
-        found = Farm(folder, "", environment)
-        yield Farm(folder, found.spec_of(FEATURE), environment)
+        local_farm = Farm(folder, "", environment)
+        yield Farm(folder, local_farm.spec_of(FEATURE), environment)
 
 
 @pytest.mark.nightly("four blocks are whole runs")
@@ -173,14 +173,14 @@ def test_four_blocks_survive_the_death_of_one_builder(farm: Farm) -> None:
         try:
             wait_for(lambda: measures(ACCOUNTS[0]) or process.poll() is not None, "a block to be measured", 300)
             kill_all(pwd.getpwnam(ACCOUNTS[0]).pw_uid)
-            out, told = process.communicate(timeout=600)
+            out, errors = process.communicate(timeout=600)
         finally:
             process.kill()
-    assert process.returncode == 0, told
+    assert process.returncode == 0, errors
     blocks = json.loads(out)["blocks"]
     assert [(block["number"], block["state"]) for block in blocks] == [(n, "measured") for n in range(1, 5)]
-    assert max(block["tries"] for block in blocks) == 2 and "; tried again" in told, told
-    assert "probes are left out" in told
+    assert max(block["tries"] for block in blocks) == 2 and "; tried again" in errors, errors
+    assert "probes are left out" in errors
     runs = [Path(block["link"]) for block in blocks]
     hosts = [read_manifest(run).environment["host"] for run in runs]
     assert {host["machine"] for host in hosts if host} == set(ACCOUNTS) and all(h and h["sandbox"] for h in hosts)
@@ -224,7 +224,7 @@ def test_a_measured_block_is_cached_and_ctrl_c_leaves_nothing(farm: Farm) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "builders", "told"),
+    ("change", "builders", "message"),
     [
         ("", "big-parallel", f"ssh-ng://{ACCOUNTS[1]}@127.0.0.1' do not offer the feature {FEATURE}; a "),
         ("", "", "there are no builders: name them in /etc/nix/machines, or with --builders"),
@@ -234,12 +234,12 @@ def test_a_measured_block_is_cached_and_ctrl_c_leaves_nothing(farm: Farm) -> Non
     ],
 )  # fmt: skip
 def test_what_no_builder_can_do_is_one_line_and_nothing_is_left(
-    farm: Farm, change: str, builders: str, told: str
+    farm: Farm, change: str, builders: str, message: str
 ) -> None:
     kept = [line for line in PLAN.format(rows=1001).splitlines() if line.split(" ")[0] != change.split(" ")[0]]
     plan = farm.plan("\n".join([*kept, change]).replace("repeats = 1", "" if "minutes" in change else "repeats = 1"))
     out = farm.folder / "refused"
     done = farm(plan, "--again", "--to", str(out), builders=farm.spec_of(builders) if builders else "")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and told in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and message in done.stderr, done.stderr
     assert not list((farm.folder / "out").glob("refused*"))
     assert not [path for path in (farm.folder / "cache" / "pgbed").glob("*") if path.is_dir()]

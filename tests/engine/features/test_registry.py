@@ -76,9 +76,9 @@ def test_each_feature_can_be_taken_away(
 ) -> None:
     recorded, name = unpacked("two-builds", tmp_path / "run"), left_out.rpartition(".")[2]
     counted = make_run(tmp_path / "counted", change=with_pmu)
-    whole, before = to_json(compare([recorded])), {section.key for section in compare([counted]).sections}
+    complete, before = to_json(compare([recorded])), {section.key for section in compare([counted]).sections}
     monkeypatch.setattr(features, "REGISTRY", [module for module in features.REGISTRY if module != left_out])
-    assert to_json(compare([recorded])) == whole
+    assert to_json(compare([recorded])) == complete
     assert before - {section.key for section in compare([counted]).sections} == {name}
     manifest = prepare(request_of({"builds": [label]}), tmp_path, print).manifest
     assert name not in manifest.parts and "parts" not in manifest.record()

@@ -37,10 +37,10 @@ def with_pmu(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
     first = next(iter(totals.roles))
     count = ops({"l.i0": "load", "l.i1": "write"}.get(step, "query"), totals)
     more = 1.05 + 0.0005 * cell.repeat if cell.subject.build == "17.0" else 1.0
-    own = {name: EventCount(per_op * count, 2000, 1000) for name, per_op in
+    counts = {name: EventCount(per_op * count, 2000, 1000) for name, per_op in
            (("instructions", 40_000.0 * more), ("cycles", 20_000.0), ("task-clock", 9000.0))}  # fmt: skip
     others = {"instructions": EventCount(10_000.0 * count, 10, 10), "minor-faults": EventCount(0.5 * count, 10, 10)}
-    return replace(totals, counters={first: own, "server": others}, observers=("counters",))
+    return replace(totals, counters={first: counts, "server": others}, observers=("counters",))
 
 
 def test_instructions_per_operation_are_judged_and_shown_by_role(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_a_run_without_perf_says_so_and_goes_on(
 @pytest.fixture
 def with_perf(bench: Bench, tmp_path: Path) -> str:
     """Lets runs count by perf on any machine: the machine's own perf, which says at its trial that there is a PMU."""
-    own, script = perf.find(), tmp_path / "perf"
-    assert own, "perf is missing: ./check installs it"
-    trial = f"""{own} "$@" 2>&1 | sed 's/"<not supported>"/"1.0"/; s/"event-runtime" : 0/"event-runtime" : 9/' >&2"""
-    script.write_text(f'#!/bin/sh\ncase "$*" in (*"-- true") {trial};; (*) exec {own} "$@";; esac\n')
+    path, script = perf.find(), tmp_path / "perf"
+    assert path, "perf is missing: ./check installs it"
+    trial = f"""{path} "$@" 2>&1 | sed 's/"<not supported>"/"1.0"/; s/"event-runtime" : 0/"event-runtime" : 9/' >&2"""
+    script.write_text(f'#!/bin/sh\ncase "$*" in (*"-- true") {trial};; (*) exec {path} "$@";; esac\n')
     script.chmod(0o755)
     bench.environment[perf.VARIABLE] = str(script)
     return str(script)
@@ -138,15 +138,15 @@ def test_no_perf_outlives_a_killed_engine(bench: Bench, label: str, with_perf: s
     backend = bench.backend(step, "insert")
 
     def counting_it() -> list[int]:
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
             except OSError:
                 continue
             if b"--per-thread" in words and str(backend).encode() in words[words.index(b"-p") + 1].split(b","):
-                found.append(int(entry.name))
-        return found
+                pids.append(int(entry.name))
+        return pids
 
     assert len(counting_it()) == 1
     os.kill(bench.engine_pid(), signal.SIGKILL)

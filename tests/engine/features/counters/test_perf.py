@@ -26,7 +26,7 @@ from tests.support.observing import gone
 def line(value: str | float | None, event: str, thread: str = "postgres-11", **values: Any) -> str:
     record = {"thread": thread, "counter-value": value, "unit": "", "event": event, "event-runtime": 2_000_000,
               "pcnt-running": 100.00, "metric-value": 1.5, "metric-unit": "insn per cycle"}  # fmt: skip
-    return json.dumps(record | {name.replace("_", "-"): each for name, each in values.items()})
+    return json.dumps(record | {name.replace("_", "-"): value for name, value in values.items()})
 
 
 def test_counts_of_a_pmu_are_read_by_process_and_event() -> None:
@@ -41,8 +41,8 @@ def test_counts_of_a_pmu_are_read_by_process_and_event() -> None:
         line("2.500000", "task-clock", unit="msec"),
         line("7", "instructions", thread='a "b" {c}-d-12', variance=0.0),
     ]
-    found = perf.parse(printed)
-    assert found == {
+    counts = perf.parse(printed)
+    assert counts == {
         11: {
             "cycles": EventCount(4e6, 2_000_000, 2_000_000),
             "instructions": EventCount(6e6, 2_000_000, 2_000_000),
@@ -51,10 +51,10 @@ def test_counts_of_a_pmu_are_read_by_process_and_event() -> None:
         },
         12: {"instructions": EventCount(7.0, 2_000_000, 2_000_000)},
     }
-    figures = per_op(found[11], 1000)
+    figures = per_op(counts[11], 1000)
     assert figures == {"cycles": 4000.0, "instructions": 6000.0, "branch_misses": 3.0,
                        "cpu_us": 2.5, IPC: 1.5}  # fmt: skip
-    assert per_op(found[11], 0) == {}
+    assert per_op(counts[11], 0) == {}
 
 
 def test_rarely_counted_events_are_withheld() -> None:
@@ -65,15 +65,15 @@ def test_rarely_counted_events_are_withheld() -> None:
         line("0", "major-faults", event_runtime=0),
         line("100", "LLC-load-misses", thread="postgres-12", pcnt_running=90.0, event_runtime=1_800_000),
     ]
-    found = perf.parse(printed)
-    kept, notes = believed({"query": found[11], "insert": found[12]})
+    counts = perf.parse(printed)
+    kept, notes = believed({"query": counts[11], "insert": counts[12]})
     assert set(kept["query"]) == {"instructions", "cycles", "major-faults"} and set(kept["insert"]) == {
         "LLC-load-misses"
     }
     assert kept["query"]["instructions"].count == 125
     assert notes[0].startswith("LLC-load-misses: withheld, counted in less than half of the time")
     assert notes[1].endswith("the least was counted in 80% of the time") and len(notes) == 2
-    assert believed({"query": {"cycles": found[11]["cycles"]}})[1] == []
+    assert believed({"query": {"cycles": counts[11]["cycles"]}})[1] == []
 
 
 def test_cores_of_two_kinds_make_one_count() -> None:
@@ -127,24 +127,24 @@ def test_nothing_is_counted_where_there_are_no_hardware_counters() -> None:
 
 
 @pytest.fixture
-def own() -> Account:
+def root_account() -> Account:
     return Account("root", os.geteuid(), os.getegid(), switch=False)
 
 
 @pytest.fixture
 def program() -> str:
-    found = perf.find()
-    assert found, "perf is missing: ./check installs it"
-    return found
+    path = perf.find()
+    assert path, "perf is missing: ./check installs it"
+    return path
 
 
 @pytest.mark.outside
-def test_perf_says_what_can_be_counted_here(program: str, own: Account) -> None:
-    there = perf.trial(program, own)
+def test_perf_says_what_can_be_counted_here(program: str, root_account: Account) -> None:
+    there = perf.trial(program, root_account)
     assert {"task-clock", "context-switches", "minor-faults"} <= there
     assert ("cycles" in there) == ("instructions" in there)
     with pytest.raises(UserError, match="perf stat:"):
-        perf.trial(sys.executable, own)
+        perf.trial(sys.executable, root_account)
 
 
 @pytest.mark.outside
@@ -157,9 +157,9 @@ def test_planted_faults_and_switches_show_in_their_role(program: str, server: Ca
         left_out = monitor.info.backend_pid
 
         def roles() -> dict[int, str]:
-            found = server_roles(running.pid, backends, left_out)
-            assert left_out not in found and found[running.pid] == "server"
-            return found
+            role_of = server_roles(running.pid, backends, left_out)
+            assert left_out not in role_of and role_of[running.pid] == "server"
+            return role_of
 
         counters = StepCounters(program, roles)
         counters.start()
@@ -172,16 +172,16 @@ def test_planted_faults_and_switches_show_in_their_role(program: str, server: Ca
         wait_for(lambda: not gone.exists(), "that process to be gone")
         counters.finish()
         counters.close()
-    found = counters.counted.roles
-    assert set(found) == {"faulty", "restless", "server"}, counters.counted.note
-    faults = {role: counts["minor-faults"].count for role, counts in found.items()}
-    switches = {role: counts["context-switches"].count for role, counts in found.items()}
+    by_role = counters.counted.roles
+    assert set(by_role) == {"faulty", "restless", "server"}, counters.counted.note
+    faults = {role: counts["minor-faults"].count for role, counts in by_role.items()}
+    switches = {role: counts["context-switches"].count for role, counts in by_role.items()}
     assert faults["faulty"] > 2000 and faults["faulty"] > 10 * faults["restless"], faults
     assert switches["restless"] >= 300, switches
     assert faults["server"] > 50, "the one that came later"
-    assert 0 < found["restless"]["task-clock"].count < found["faulty"]["task-clock"].count
-    assert all({"cpu-migrations", "major-faults"} <= counts.keys() for counts in found.values())
-    pmu = any("instructions" in counts for counts in found.values())
+    assert 0 < by_role["restless"]["task-clock"].count < by_role["faulty"]["task-clock"].count
+    assert all({"cpu-migrations", "major-faults"} <= counts.keys() for counts in by_role.values())
+    pmu = any("instructions" in counts for counts in by_role.values())
     assert counters.counted.note == ""
     assert lacking(program) == ("" if pmu else NO_PMU)
 
