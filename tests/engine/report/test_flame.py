@@ -54,9 +54,9 @@ def cells(run: Path) -> list[Cell]:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*)</script>', page)
-    assert found
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*)</script>', page)
+    assert match
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -67,8 +67,8 @@ def inner(tree: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def total_delta(tree: Mapping[str, Any]) -> float:
-    own: float = tree["change"]
-    return own + sum(total_delta(child) for child in tree["children"])
+    change: float = tree["change"]
+    return change + sum(total_delta(child) for child in tree["children"])
 
 
 @given(FOLDED)
@@ -138,10 +138,10 @@ def test_nodes_show_certain_changes_and_the_rest_is_grey() -> None:
 
 def test_subjects_that_differ_in_config_are_kept_apart(runs: Path) -> None:
     run = runs / "one"
-    found = flame.profile(run, Subject("16.3", "auto"), "l.i1", "delete")
-    assert [cell.folded for cell in found.cells] == [OLD, OLD]
-    assert found.folded == {line: 2 * count for line, count in OLD.items()}
-    assert found.statements == sum(cell.statements or 0 for cell in found.cells)
+    profile = flame.profile(run, Subject("16.3", "auto"), "l.i1", "delete")
+    assert [cell.folded for cell in profile.cells] == [OLD, OLD]
+    assert profile.folded == {line: 2 * count for line, count in OLD.items()}
+    assert profile.statements == sum(cell.statements or 0 for cell in profile.cells)
 
 
 def test_a_vanished_function_shows_in_the_first_widths() -> None:
@@ -277,10 +277,10 @@ def test_time_off_the_cpu_is_a_graph_of_its_own(runs: Path, tmp_path: Path) -> N
         waits = {"[asleep];main;PostgresMain;lock": 1500 if cell.subject.build == "16.3" else 500, "[disk];fsync": 500}
         stacks.write_folded(runs / "one" / "cells" / cell.id, "l.i1", "delete", waits, "offcpu")
     done = bench(*arguments, "--diff", "17.0", "--json")
-    found = converted(json.loads(done.stdout), FlameGraph, "stdout")
-    assert found.offcpu and not found.innermost_only
+    graph = converted(json.loads(done.stdout), FlameGraph, "stdout")
+    assert graph.offcpu and not graph.innermost_only
     # The kind stays where the way to the main loop is cut off.
-    assert set(found.stacks) == {("[asleep];PostgresMain;lock", 3000, 1000), ("[disk];fsync", 1000, 1000)}
+    assert set(graph.stacks) == {("[asleep];PostgresMain;lock", 3000, 1000), ("[disk];fsync", 1000, 1000)}
     to = tmp_path / "graph.html"
     done = bench(*arguments, "--to", str(to))
     assert "0.004 s off the CPU; open it" in done.stdout
@@ -352,7 +352,7 @@ def test_a_browser_draws_it_and_runs_nothing_that_a_symbol_holds(tmp_path: Path)
 def test_versions_are_compared_from_their_main_loop_on() -> None:
     old = {"main;ServerLoop;BackendRun;PostgresMain;exec;parse_analyze": 3, "main;ServerLoop;fork_[k]": 1}
     new = {"main;ServerLoop;postmaster_child_launch;BackendMain;PostgresMain;exec;parse_analyze_fixedparams": 3}
-    profiles = [Profile(str(number), flame.under_main_loop(each), 1) for number, each in enumerate((old, new))]
+    profiles = [Profile(str(number), flame.under_main_loop(stacks), 1) for number, stacks in enumerate((old, new))]
     as_new, _, _ = flame.difference(*profiles)
     assert inner(as_new, "PostgresMain", "exec", "parse_analyze_fixedparams")["change"] == 0
     assert inner(as_new, "main", "ServerLoop", "fork_[k]")["change"] == -1

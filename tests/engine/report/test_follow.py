@@ -34,9 +34,9 @@ class UnderWay:
     """A run of two configs whose cell number `ordinal` is in its step now; all earlier ones finished."""
 
     def __init__(
-        self, run: Path, ordinal: int, step: str = "l.i0", kind: str = "load", *, ago_s: int = 60, **made: Any
+        self, run: Path, ordinal: int, step: str = "l.i0", kind: str = "load", *, ago_s: int = 60, **how: Any
     ) -> None:
-        make_run(run, repeats=2, noise=0, unfinished=range(ordinal, 100), **made)
+        make_run(run, repeats=2, noise=0, unfinished=range(ordinal, 100), **how)
         self.run = run
         self.journal = JournalWriter.open(run)
         with JournalReader(run) as reader:
@@ -82,8 +82,8 @@ def test_all_query_workers_are_one_rate(tmp_path: Path, opened: list[UnderWay]) 
     opened.append(run := UnderWay(tmp_path / "r", 1, "qr100", "query", ago_s=10))
     for name in ("query", "query2"):
         run.add(name, [40_000] * 10, statements=4000)
-    found = follow.record(view := Player(run.run).look(), ())
-    assert (found["rate_per_s"], found["unit"]) == (8000, "queries/s")
+    record = follow.record(view := Player(run.run).look(), ())
+    assert (record["rate_per_s"], record["unit"]) == (8000, "queries/s")
     base = view.base_per_s
     assert base == pytest.approx(RATES["qr100"], rel=1e-3)
     with JournalReader(run.run) as reader:
@@ -119,20 +119,20 @@ def add_event(run: UnderWay, kind: str) -> int:
 def test_a_cell_that_fails_is_told_at_once_and_once(tmp_path: Path, opened: list[UnderWay]) -> None:
     opened.append(run := UnderWay(tmp_path / "r", 1))
     out = io.StringIO()
-    told = threading.Thread(target=follow.follow, args=(run.run, PlainConsole(file=out)))
-    told.start()
+    follower = threading.Thread(target=follow.follow, args=(run.run, PlainConsole(file=out)))
+    follower.start()
     reason = "the server was killed by signal 9 [while inserting]"
     run.journal.end_attempt(run.attempt, time.monotonic_ns(), "failed", reason)
     second = run.journal.begin_attempt("003-17.0-auto-r2", time.monotonic_ns(), {})
     run.journal.commit()
     wait_for(lambda: "FAILED" in out.getvalue(), "the failure")
-    assert told.is_alive()
+    assert follower.is_alive()
     text = out.getvalue()
     run.journal.end_attempt(second, time.monotonic_ns(), "interrupted", "SIGINT received")
     run.journal.__exit__(None, None, None)
     opened.clear()
-    told.join(20)
-    assert not told.is_alive()
+    follower.join(20)
+    assert not follower.is_alive()
     assert f"! FAILED {run.cell}: {reason}\n" in text
     assert out.getvalue().count("FAILED") == 1
 
@@ -166,8 +166,8 @@ def test_between_steps_it_is_told_what_is_waited_for(tmp_path: Path, opened: lis
     run.journal.commit()
     view = player.look()
     assert follow.line(view).endswith("starting the server: removing data (3 s)")
-    found = follow.record(view, ())
-    assert (found["step"], found["doing"]) == ("starting the server", "removing data (3 s)")
+    record = follow.record(view, ())
+    assert (record["step"], record["doing"]) == ("starting the server", "removing data (3 s)")
 
 
 def test_the_state_has_a_json_form(tmp_path: Path, opened: list[UnderWay]) -> None:
@@ -186,8 +186,8 @@ def test_an_index_build_has_no_rate(tmp_path: Path, opened: list[UnderWay]) -> N
     opened.append(run := UnderWay(tmp_path / "r", 1, "l.x", "index"))
     run.add("index", [0, 0, 100_000])
     view = Player(run.run).look()
-    found = follow.record(view, ())
-    assert (found["rate_per_s"], found["unit"], found["relative"]) == (0, "", None)
+    record = follow.record(view, ())
+    assert (record["rate_per_s"], record["unit"], record["relative"]) == (0, "", None)
     assert "rows/s" not in follow.line(view)
 
 
@@ -205,8 +205,8 @@ def test_a_stall_that_several_clients_are_in_is_told_once(tmp_path: Path) -> Non
             data = live.stall_record((cause,)) | {"client": client}
             live.journal.add_event("stall", live.hand.at_ns, data, attempt=live.attempt, step=live.step, role="insert")
         live.second()
-        told = follow.line(player.look()).split("  ! ")[1:]
-        assert told == [
+        parts = follow.line(player.look()).split("  ! ")[1:]
+        assert parts == [
             "STALL insert 1.0s so far: the link is down (2 clients)",
             "STALL insert 1.0s so far: the disk is full",
         ]
@@ -215,7 +215,7 @@ def test_a_stall_that_several_clients_are_in_is_told_once(tmp_path: Path) -> Non
         live.journal.commit()
         news = follow._News(())
         assert [text.partition("! ")[2] for text in news.of(player.look(), ())] == [
-            each.replace(" so far", "") for each in told
+            part.replace(" so far", "") for part in parts
         ]
         assert news.of(player.look(), ()) == []
 
@@ -232,11 +232,11 @@ def test_of_cells_abreast_every_build_and_the_ratio_are_told(tmp_path: Path) -> 
         rates = f"16.3 {404 / 0.05:,.0f} q/s  17.0 {385 / 0.05:,.0f} q/s"
         said = f"cells 1+2 of 2  r1  qr100   38%  {rates}  17.0 / 16.3: -4.2% {bounds} so far"
         assert follow.line(view) == said
-        found = follow.record(view, ())["interleaved"]
-        assert (found["planned_s"], found["blocks"]) == (12, 45)
-        assert [side["subject"] for side in found["sides"]] == ["16.3", "17.0"]
-        assert [side["ratio"] for side in found["sides"]] == [None, pytest.approx(385 / 402)]
-        assert found["sides"][1]["low"] < found["sides"][1]["ratio"] < found["sides"][1]["high"]
+        state = follow.record(view, ())["interleaved"]
+        assert (state["planned_s"], state["blocks"]) == (12, 45)
+        assert [side["subject"] for side in state["sides"]] == ["16.3", "17.0"]
+        assert [side["ratio"] for side in state["sides"]] == [None, pytest.approx(385 / 402)]
+        assert state["sides"][1]["low"] < state["sides"][1]["ratio"] < state["sides"][1]["high"]
         stall = live.stall("query", side=0)
         assert follow.line(player.look()) == f"{said}  ! 16.3 STALL query 0.0s so far"
         live.journal.update_event(stall, live.hand.at_ns, {})

@@ -73,14 +73,14 @@ def slow_tail(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
 
 
 def test_a_longer_tail_is_exit_code_1_where_the_rate_is_the_same(tmp_path: Path) -> None:
-    made = make_run(tmp_path / "runs" / "tail", repeats=5, change=slow_tail, noise=0.0005)
-    outcome, file = gate(made, "--junit", str(tmp_path / "junit.xml")), tmp_path / "junit.xml"
+    run = make_run(tmp_path / "runs" / "tail", repeats=5, change=slow_tail, noise=0.0005)
+    outcome, file = gate(run, "--junit", str(tmp_path / "junit.xml")), tmp_path / "junit.xml"
     assert outcome.exit_code == 1
     (line,) = outcome.stderr.splitlines()
     assert line.startswith("gate: failed: 17.0 qr100 responses take longer: ") and "longest +10.0% [" in line
     assert "p50" not in line and "; same: " in line and cases(file)["17.0", "qr100"] == "failure"
-    assert gate(made, "--tolerate", "8%").exit_code == 1, "1/0.92 is less than 1.1"
-    assert gate(made, "--tolerate", "qr100=10%").exit_code == 0
+    assert gate(run, "--tolerate", "8%").exit_code == 1, "1/0.92 is less than 1.1"
+    assert gate(run, "--tolerate", "qr100=10%").exit_code == 0
 
 
 def test_junit_names_every_step_with_what_became_of_it(run: Path, tmp_path: Path) -> None:
@@ -110,12 +110,12 @@ def test_no_slower_passes_and_no_faster_does_not(tmp_path: Path) -> None:
         slower = 1 / ratio[cell.repeat - 1] if ratio and cell.subject.build == "17.0" else 1.0
         return replace(totals, seconds=totals.seconds * slower)
 
-    made, file = make_run(tmp_path / "runs" / "r", repeats=5, noise=0, change=uneven), tmp_path / "junit.xml"
-    outcome = gate(made, "--junit", str(file), "--json")
+    run, file = make_run(tmp_path / "runs" / "r", repeats=5, noise=0, change=uneven), tmp_path / "junit.xml"
+    outcome = gate(run, "--junit", str(file), "--json")
     verdicts = {
-        each["step"]: each["verdict"]
-        for each in msgspec.json.decode(outcome.stdout)["ratios"]
-        if each["metric"] == RATE
+        ratio["step"]: ratio["verdict"]
+        for ratio in msgspec.json.decode(outcome.stdout)["ratios"]
+        if ratio["metric"] == RATE
     }
     assert verdicts == {"l.i0": "no slower", "l.x": "same", "l.i1": "same", "qr100": "no faster"}
     assert outcome.exit_code == 0 and outcome.stderr.endswith("; without an answer: 1\n")
@@ -125,9 +125,9 @@ def test_no_slower_passes_and_no_faster_does_not(tmp_path: Path) -> None:
 def test_a_small_tolerance_fails_on_a_certain_loss(tmp_path: Path) -> None:
     """The verdict of all is `same`; that l.i1 is a little slower is certain, and what is faster is no loss."""
     effects = {("17.0", "l.i1"): 0.99, ("17.0", "l.x"): 1.01}
-    made = make_run(tmp_path / "runs" / "r", repeats=5, effects=effects, noise=0.0005)
-    assert gate(made).exit_code == gate(made, "--tolerate", "1.5%").exit_code == 0
-    outcome = gate(made, "--tolerate", "0.5%")
+    run = make_run(tmp_path / "runs" / "r", repeats=5, effects=effects, noise=0.0005)
+    assert gate(run).exit_code == gate(run, "--tolerate", "1.5%").exit_code == 0
+    outcome = gate(run, "--tolerate", "0.5%")
     assert outcome.exit_code == 1 and "17.0 l.i1 same, a little slower: -1.0% [" in outcome.stderr
     assert "l.x" not in outcome.stderr
 
@@ -138,24 +138,24 @@ REASON = "the server was ended by SIGKILL"
 
 def cases(file: Path) -> dict[tuple[str, str], str]:
     """Outcomes by build and step: the mark's tag, or `passed`."""
-    found = {}
+    marks_of = {}
     for case in ElementTree.parse(file).getroot().iter("testcase"):
         marks = [mark.tag for mark in case if mark.tag != "system-out"]
-        found[str(case.get("classname")), str(case.get("name"))] = marks[0] if marks else "passed"
-    return found
+        marks_of[str(case.get("classname")), str(case.get("name"))] = marks[0] if marks else "passed"
+    return marks_of
 
 
 def test_a_build_whose_cells_failed_fails_by_name_and_reason(tmp_path: Path) -> None:
     crashed = dict.fromkeys((2, 3, 8), REASON)
-    made = make_run(tmp_path / "runs" / "crash", builds=THREE, failed=crashed)
-    outcome, file = gate(made, "--junit", str(tmp_path / "junit.xml")), tmp_path / "junit.xml"
+    run = make_run(tmp_path / "runs" / "crash", builds=THREE, failed=crashed)
+    outcome, file = gate(run, "--junit", str(tmp_path / "junit.xml")), tmp_path / "junit.xml"
     said = f"gate: failed: 18dev l.i0, l.x, l.i1, qr100 not measured in 3 of 3 cells: failed: {REASON}"
     assert (outcome.exit_code, outcome.stderr) == (1, f"{said}\n")
-    found = cases(file)
-    assert {found["18dev", step] for step in STEPS} == {"error"}
-    assert {found["17.0", step] for step in STEPS} == {"passed"}
-    own = [suite for suite in ElementTree.parse(file).getroot() if str(suite.get("name")).startswith("18dev")]
-    assert [(suite.get("tests"), suite.get("errors"), suite.get("failures")) for suite in own] == [("4", "4", "0")]
+    marks = cases(file)
+    assert {marks["18dev", step] for step in STEPS} == {"error"}
+    assert {marks["17.0", step] for step in STEPS} == {"passed"}
+    suites = [suite for suite in ElementTree.parse(file).getroot() if str(suite.get("name")).startswith("18dev")]
+    assert [(suite.get("tests"), suite.get("errors"), suite.get("failures")) for suite in suites] == [("4", "4", "0")]
 
 
 def test_one_failed_cell_is_enough_to_fail(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_a_cell_is_excused_if_the_baselines_failed_too(tmp_path: Path) -> None:
 
 def test_a_crash_fails_only_the_build_that_crashed(tmp_path: Path) -> None:
     crashed = dict.fromkeys((2, 3, 8), REASON)
-    made = make_run(tmp_path / "runs" / "interleaved", builds=THREE, failed=crashed, slices=lambda cell, step: ())
-    outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "l.i1=3%")
+    run = make_run(tmp_path / "runs" / "interleaved", builds=THREE, failed=crashed, slices=lambda cell, step: ())
+    outcome = gate(run, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "l.i1=3%")
     assert outcome.exit_code == 1 and "18dev l.i0, l.x, l.i1, qr100 not measured in 3 of 3 cells" in outcome.stderr
     assert "17.0" not in outcome.stderr
     assert cases(tmp_path / "junit.xml") == {
@@ -201,8 +201,8 @@ def late(*places: tuple[str, int]) -> Callable[[Cell, str, StepTotals], StepTota
 @pytest.mark.slow
 def test_a_missed_sla_fails_unless_the_baseline_misses_it(tmp_path: Path) -> None:
     always = [("17.0", repeat) for repeat in (1, 2, 3)]
-    made = make_run(tmp_path / "runs" / "late", change=late(*always))
-    outcome = gate(made, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "90%")
+    run = make_run(tmp_path / "runs" / "late", change=late(*always))
+    outcome = gate(run, "--junit", str(tmp_path / "junit.xml"), "--tolerate", "90%")
     assert outcome.exit_code == 1
     assert "gate: failed: 17.0 qr100 missed its SLA in 3 of 3 cells, 16.3 in 0 of 3: 70 rows/s" in outcome.stderr
     assert cases(tmp_path / "junit.xml")["17.0", "qr100"] == "failure"
@@ -222,25 +222,25 @@ def test_a_step_that_is_missing_or_did_nothing_fails(tmp_path: Path) -> None:
 
     outcome = gate(make_run(tmp_path / "runs" / "idle", change=nothing))
     assert outcome.exit_code == 1 and "gate: failed: 17.0 qr100 did nothing in 3 of 3 cells\n" in outcome.stderr
-    made = make_run(tmp_path / "runs" / "missing")
-    with sqlite3.connect(made / "journal.db") as journal:
+    run = make_run(tmp_path / "runs" / "missing")
+    with sqlite3.connect(run / "journal.db") as journal:
         journal.execute(
             "DELETE FROM step WHERE name = 'l.x' AND attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%17.0%')"
         )
-    outcome = gate(made)
+    outcome = gate(run)
     assert outcome.exit_code == 1 and "17.0 l.x missing in 3 of 3 cells that finished\n" in outcome.stderr
 
 
 def test_a_step_that_a_build_lacks_by_the_plan_is_skipped(tmp_path: Path) -> None:
-    made = make_run(tmp_path / "runs" / "lacking")
-    manifest = read_manifest(made).record()
+    run = make_run(tmp_path / "runs" / "lacking")
+    manifest = read_manifest(run).record()
     manifest["workload"]["lacking"] = {"17.0": {"l.x": "it was compiled without ICU"}}
-    (made / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-    with sqlite3.connect(made / "journal.db") as journal:
+    (run / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    with sqlite3.connect(run / "journal.db") as journal:
         journal.execute(
             "DELETE FROM step WHERE name = 'l.x' AND attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%17.0%')"
         )
-    outcome = gate(made)
+    outcome = gate(run)
     assert outcome.exit_code == 0 and "; without an answer: 1" in outcome.stderr
 
 
@@ -274,9 +274,9 @@ def test_a_real_build_whose_server_dies_fails_the_gate(
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     assert "dead l.i0, l.x, qr100 not measured in 1 of 1 cells: failed: server dead was killed by SIGKILL" in line
-    found = cases(folder / "junit.xml")
-    assert {found["dead", step] for step in ("l.i0", "l.x", "qr100")} == {"error"}
-    assert {tag for (name, _), tag in found.items() if name == "good"} == {"skipped"}  # a pair gives no verdict
+    marks = cases(folder / "junit.xml")
+    assert {marks["dead", step] for step in ("l.i0", "l.x", "qr100")} == {"error"}
+    assert {tag for (name, _), tag in marks.items() if name == "good"} == {"skipped"}  # a pair gives no verdict
 
 
 def test_bad_tolerances_are_named(run: Path, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_figures_beside_a_ratio_have_it_as_their_quotient(tmp_path: Path, sliced
         assert float(row["mean"]) / float(row["base_mean"]) == pytest.approx(float(row["ratio"]))
         base, other = (comparison.figure(name, ratio.step, ratio.metric) for name in comparison.names)
         assert base and other and other / base == pytest.approx(ratio.ratio)
-    section = next(each for each in drawn(tables.sections(comparison), Notes()) if each.title.startswith("Throughput"))
+    section = next(part for part in drawn(tables.sections(comparison), Notes()) if part.title.startswith("Throughput"))
     figures = [float(cells[1].replace(",", "")) for cells, _ in section.rows if cells[0] in ("  16.3", "  17.0")]
     ratios = [float(cells[2].strip("▲▼=~?")) for cells, _ in section.rows if cells[0] == "  17.0"]
     for base, other, printed_ratio in zip(figures[::2], figures[1::2], ratios, strict=True):

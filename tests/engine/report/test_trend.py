@@ -46,8 +46,8 @@ def bench(*words: str) -> Result:
 def test_a_change_is_found_between_its_builds_and_nowhere_else(out: Path, order: tuple[str, ...]) -> None:
     outcome = bench(str(out), "--json", *order)
     assert outcome.exit_code == 0, outcome.stderr
-    found = [(each, change) for each in json.loads(outcome.stdout) for change in each["changes"]]
-    ((series, change),) = found
+    changes = [(series, change) for series in json.loads(outcome.stdout) for change in series["changes"]]
+    ((series, change),) = changes
     assert (series["step"], len(series["points"])) == ("qr100", RUNS)
     assert [change[side]["build"] for side in ("before", "after")] == ["17beta8", "17beta9"]
     assert change["ratio"] == pytest.approx(0.9, rel=0.01) and change["p"] < 0.01
@@ -93,13 +93,13 @@ def test_an_index_is_written_through_no_link(tmp_path: Path) -> None:
 def test_only_what_changed_is_read_again(out: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(out, tmp_path / "copy", ignore=shutil.ignore_patterns(trend.INDEX)))
     asked: list[tuple[int, int]] = []
-    whole = trend.entries(copy, lambda done, of: asked.append((done, of)))
-    assert len(asked) == RUNS == len(whole)
-    assert trend.entries(copy, lambda done, of: asked.append((done, of))) == whole and len(asked) == RUNS
+    first = trend.entries(copy, lambda done, of: asked.append((done, of)))
+    assert len(asked) == RUNS == len(first)
+    assert trend.entries(copy, lambda done, of: asked.append((done, of))) == first and len(asked) == RUNS
     nightly(copy, RUNS + 1)
     shutil.rmtree(copy / "run01")
-    found = trend.entries(copy, lambda done, of: asked.append((done, of)))
-    assert asked[RUNS:] == [(0, 1)] and set(found) == (set(whole) - {"run01"}) | {f"run{RUNS + 1}"}
+    later = trend.entries(copy, lambda done, of: asked.append((done, of)))
+    assert asked[RUNS:] == [(0, 1)] and set(later) == (set(first) - {"run01"}) | {f"run{RUNS + 1}"}
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ DIGESTS = {
 
 
 def test_every_library_is_as_it_was_published_and_used() -> None:
-    found = {file.name: file.read_bytes() for file in VENDOR.iterdir() if file.name.endswith((".js", ".css"))}
-    assert {name: hashlib.sha256(content).hexdigest() for name, content in found.items()} == DIGESTS
+    files = {file.name: file.read_bytes() for file in VENDOR.iterdir() if file.name.endswith((".js", ".css"))}
+    assert {name: hashlib.sha256(content).hexdigest() for name, content in files.items()} == DIGESTS
     assert DIGESTS.keys() == {*page.LIBRARY, *flame.LIBRARY, flame.STYLE}
 
 

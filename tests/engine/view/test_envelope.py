@@ -41,10 +41,10 @@ def touched(point: Point, start: float, end: float, columns: int) -> list[int]:
 
 @settings(deadline=None)
 @given(recorded(), COLUMNS)
-def test_every_column_keeps_its_extremes_and_gaps_remain(made: tuple[list[Point], float, float], columns: int) -> None:
-    points, start, end = made
-    found = envelope(points, start, end, columns)
-    for column, span in enumerate(found):
+def test_every_column_keeps_its_extremes_and_gaps_remain(drawn: tuple[list[Point], float, float], columns: int) -> None:
+    points, start, end = drawn
+    spans = envelope(points, start, end, columns)
+    for column, span in enumerate(spans):
         values = [point[2] for point in points if column in touched(point, start, end, columns)]
         if values:
             assert span is not None
@@ -62,9 +62,9 @@ def test_every_column_keeps_its_extremes_and_gaps_remain(made: tuple[list[Point]
 @settings(deadline=None)
 @given(recorded(), COLUMNS, st.integers(0, 20))
 def test_adding_one_by_one_is_the_same_as_all_at_once(
-    made: tuple[list[Point], float, float], columns: int, first: int
+    series: tuple[list[Point], float, float], columns: int, first: int
 ) -> None:
-    points, start, end = made
+    points, start, end = series
     grown = Envelope(start, end, columns)
     for point in points[:first]:
         grown.extend(*zip(point, strict=True))
@@ -78,11 +78,11 @@ def test_adding_one_by_one_is_the_same_as_all_at_once(
 @pytest.mark.slow
 @settings(deadline=None)
 @given(recorded(), COLUMNS)
-def test_an_interval_has_the_columns_that_its_value_has(made: tuple[list[Point], float, float], columns: int) -> None:
-    points, start, end = made
+def test_an_interval_has_the_columns_that_its_value_has(series: tuple[list[Point], float, float], columns: int) -> None:
+    points, start, end = series
     for until, length, value in points:
-        found = envelope([(until, length, value)], start, end, columns)
-        filled = [column for column, span in enumerate(found) if span is not None]
+        spans = envelope([(until, length, value)], start, end, columns)
+        filled = [column for column, span in enumerate(spans) if span is not None]
         if filled:
             assert filled == list(columns_of(start, end, until - length, until, columns))
 
@@ -90,9 +90,9 @@ def test_an_interval_has_the_columns_that_its_value_has(made: tuple[list[Point],
 @settings(deadline=None)
 @given(st.floats(-10, 110), st.floats(0, 50), COLUMNS)
 def test_an_interval_on_the_axis_has_at_least_one_column(from_: float, length: float, columns: int) -> None:
-    found = columns_of(0.0, 100.0, from_, from_ + length, columns)
-    assert bool(found) == (from_ < 100 and from_ + length >= 0)
-    assert all(0 <= column < columns for column in found)
+    covered = columns_of(0.0, 100.0, from_, from_ + length, columns)
+    assert bool(covered) == (from_ < 100 and from_ + length >= 0)
+    assert all(0 <= column < columns for column in covered)
 
 
 def test_no_axis_and_no_columns_are_no_error() -> None:

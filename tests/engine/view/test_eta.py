@@ -60,8 +60,8 @@ def test_a_failed_cell_is_to_come_only_after_a_resumption(cells: tuple[Cell, ...
     assert left(cells, pair, 150, interleaved=True)[0] == 1, "one of its cells still runs"
     assert left(cells, [*pair[:3], attempt(cells[3], "finished", 121, 170)], 180, interleaved=True)[0] == 0
     for start, states in ((1, ["finished", "failed", "next", "planned"]), (2, ["finished", "next", "planned"])):
-        found = planned(cells, done, lambda _: {}, running=True, interleaved=False, start=start)
-        assert [each.state for each in found][: len(states)] == states
+        slots = planned(cells, done, lambda _: {}, running=True, interleaved=False, start=start)
+        assert [slot.state for slot in slots][: len(states)] == states
 
 
 def test_the_time_left_of_a_cell_is_its_steps_left(cells: tuple[Cell, ...]) -> None:
@@ -79,7 +79,7 @@ def test_the_time_left_of_a_cell_is_its_steps_left(cells: tuple[Cell, ...]) -> N
         rows = {1: done, 2: list(known)}
         tried = [attempt(cells[0], "finished", 0, 105), attempt(cells[1], "running", 105)]
         work = pieces(cells[:2], tried, interleaved=False)
-        return left_s(work, now_s * SECOND_NS, lambda each: rows[each.id], eta_s=eta_s)
+        return left_s(work, now_s * SECOND_NS, lambda attempt: rows[attempt.id], eta_s=eta_s)
 
     assert left_at(109, ()) == 101
     assert left_at(300, ()) == 95, "all of its steps are to come, however long the preparation took"
@@ -106,4 +106,4 @@ def test_what_follows_a_step_is_not_of_another_workload(cells: tuple[Cell, ...])
         attempt(cells[2], "running", 1000),
     ]
     work = pieces(cells[:3], tried, interleaved=False)
-    assert left_s(work, 1096 * SECOND_NS, lambda each: rows[each.id]) == 4
+    assert left_s(work, 1096 * SECOND_NS, lambda attempt: rows[attempt.id]) == 4

@@ -24,11 +24,11 @@ def series(
 ) -> StepSeries:
     """A step that did so much in each second."""
     step = StepRow(id, 1, 0, "l.i1", "write", "running", started_s * SECOND_NS, None, work, dict(plan), None)
-    made = StepSeries(cast("JournalReader", None), step)
-    made.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2)}
+    step_series = StepSeries(cast("JournalReader", None), step)
+    step_series.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2)}
     for second, count in enumerate(rows, 1):
-        made._take([ChartSecond(1, (started_s + second) * SECOND_NS, SECOND_NS, count, count, 0, 0)])
-    return made
+        step_series._take([ChartSecond(1, (started_s + second) * SECOND_NS, SECOND_NS, count, count, 0, 0)])
+    return step_series
 
 
 def test_the_ghost_is_the_base_at_the_same_work() -> None:

@@ -36,9 +36,9 @@ def seen(view: ViewState) -> InterleavedStep:
 
 
 def known(view: ViewState) -> SoFar:
-    found = seen(view).compared.so_far
-    assert found is not None
-    return found
+    so_far = seen(view).compared.so_far
+    assert so_far is not None
+    return so_far
 
 
 def analysed(run: Path, steps: list[int], blocks: int, together: int = 1) -> LogRatio:
@@ -58,15 +58,15 @@ def test_all_builds_are_seen_and_another_than_the_base_shown(tmp_path: Path) -> 
         for _ in range(30):
             live.block(*OPS)
         view = player.look()
-        found = seen(view)
-        assert [side.name for side in found.sides] == ["16.3", "17.0"]
+        state = seen(view)
+        assert [side.name for side in state.sides] == ["16.3", "17.0"]
         assert view.cell is not None and view.step is not None
-        assert found.shown.name == found.compared.name == view.cell.subject.name == "17.0"
-        assert found.shown.step.id == view.step.id == live.steps[1]
-        assert [side.rate_per_s for side in found.sides] == [10 * ops / 0.5 for ops in OPS]  # of its roles' seconds
-        assert found.sides[0].so_far is None
+        assert state.shown.name == state.compared.name == view.cell.subject.name == "17.0"
+        assert state.shown.step.id == view.step.id == live.steps[1]
+        assert [side.rate_per_s for side in state.sides] == [10 * ops / 0.5 for ops in OPS]  # of its roles' seconds
+        assert state.sides[0].so_far is None
         assert known(view).ratio == pytest.approx(400 / 420)
-        assert (found.planned_s, found.shown.active_s) == (12, pytest.approx(3))
+        assert (state.planned_s, state.shown.active_s) == (12, pytest.approx(3))
         assert view.fraction == pytest.approx(0.25)
 
 
@@ -74,14 +74,14 @@ def test_the_ratio_so_far_equals_the_analysiss(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for count in range(1, 41):
             live.block(*noisy(count))
-            found = known(player.look())
+            ratio = known(player.look())
             expected = analysed(live.run, live.steps, count)
             half = half_width_at_every_moment(expected, 120)  # 12 s, of which a block has 0.1 s
-            assert found.ratio == pytest.approx(math.exp(expected.theta))
-            assert (found.high is None) == (half is None) == (count < 20)
+            assert ratio.ratio == pytest.approx(math.exp(expected.theta))
+            assert (ratio.high is None) == (half is None) == (count < 20)
             if half is not None:
                 bounds = [math.exp(expected.theta - half), math.exp(expected.theta + half)]
-                assert [found.low, found.high] == pytest.approx(bounds)
+                assert [ratio.low, ratio.high] == pytest.approx(bounds)
 
 
 def test_a_block_counts_once_it_is_whole(tmp_path: Path) -> None:
@@ -194,14 +194,14 @@ def test_a_replay_shows_what_was_known_then(tmp_path: Path) -> None:
         player.pause(False)
         for t_ns, view in [*then, *reversed(then)]:
             player.seek(t_ns)
-            found = player.look()
-            assert (seen(found).blocks, known(found), found.roles) == (seen(view).blocks, known(view), view.roles)
-            assert found.fraction == view.fraction or found.fraction == 1.0
-        assert seen(found).shown.name == "17.0"
-        player.other_side(found)
+            later = player.look()
+            assert (seen(later).blocks, known(later), later.roles) == (seen(view).blocks, known(view), view.roles)
+            assert later.fraction == view.fraction or later.fraction == 1.0
+        assert seen(later).shown.name == "17.0"
+        player.other_side(later)
         again = player.look()
-        assert (again.at_ns, seen(again).shown.name) == (found.at_ns, "16.3")
-        assert again.cell == live.sides[0].cell and known(again) == known(found)
+        assert (again.at_ns, seen(again).shown.name) == (later.at_ns, "16.3")
+        assert again.cell == live.sides[0].cell and known(again) == known(later)
 
 
 def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
@@ -216,11 +216,11 @@ def test_a_long_step_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
         slices.catch_up()
         assert MOST_POINTS / 4 < len(slices.rates[0].until) < MOST_POINTS
         assert 100 < len(slices.courses[1].until) < 400
-        found, expected = slices.so_far(1, count), analysed(live.run, live.steps, count, together=3)
+        ratio, expected = slices.so_far(1, count), analysed(live.run, live.steps, count, together=3)
         half = half_width_at_every_moment(LogRatio(expected.theta, expected.variance, count), 3000)
-        assert found is not None and found.high is not None and half is not None
-        assert found.ratio == pytest.approx(math.exp(expected.theta))
-        assert found.high / found.ratio == pytest.approx(math.exp(half))
+        assert ratio is not None and ratio.high is not None and half is not None
+        assert ratio.ratio == pytest.approx(math.exp(expected.theta))
+        assert ratio.high / ratio.ratio == pytest.approx(math.exp(half))
 
 
 @pytest.mark.parametrize(
@@ -236,19 +236,19 @@ def test_the_ratio_in_words(tmp_path: Path, ops: tuple[float, float], blocks: in
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(blocks):
             live.block(*ops)
-        found = seen(player.look())
-        assert so_far_words(found, found.compared) == said
-        assert so_far_words(found, found.compared, ended=True) == said.replace(" so far", "").replace(" yet", "")
-        assert reach_words(found)[0] == f"this pair of clusters, {2 if blocks == 20 else 1.5:.0f} of 12 s"
+        state = seen(player.look())
+        assert so_far_words(state, state.compared) == said
+        assert so_far_words(state, state.compared, ended=True) == said.replace(" so far", "").replace(" yet", "")
+        assert reach_words(state)[0] == f"this pair of clusters, {2 if blocks == 20 else 1.5:.0f} of 12 s"
 
 
 def test_both_bounds_are_told_which_are_alike_in_logs_only(tmp_path: Path) -> None:
     with interleaved(tmp_path) as live, Player(live.run, live.hand.clock) as player:
         for _ in range(20):
             live.block(400, 280)
-        found = seen(player.look())
-    side = replace(found.compared, so_far=SoFar(0.716, 0.351, 1.461, 20))
-    assert so_far_words(found, side) == "17.0 / 16.3: -28.4% [-64.9, +46.1] so far"
+        state = seen(player.look())
+    side = replace(state.compared, so_far=SoFar(0.716, 0.351, 1.461, 20))
+    assert so_far_words(state, side) == "17.0 / 16.3: -28.4% [-64.9, +46.1] so far"
 
 
 def test_index_builds_longer_than_slices_are_drawn_and_compared(tmp_path: Path) -> None:
@@ -265,15 +265,15 @@ def test_index_builds_longer_than_slices_are_drawn_and_compared(tmp_path: Path) 
                     live._add_second(row, SECOND_NS // 2, 1, 3000, 100, 1)
             live.journal.commit()
             view = player.look()
-            found = seen(view)
+            state = seen(view)
             if second == 5:
-                assert [side.rate_per_s for side in found.sides] == [2000, None] and found.compared.so_far is None
-                assert so_far_words(found, found.compared) == ""
-        rates = [list(zip(each.until, each.value, strict=True)) for each in found.rates]
+                assert [side.rate_per_s for side in state.sides] == [2000, None] and state.compared.so_far is None
+                assert so_far_words(state, state.compared) == ""
+        rates = [list(zip(rate.until, rate.value, strict=True)) for rate in state.rates]
         assert rates[0] == [(1.5e9 * build, 2000) for build in range(1, 5)]
         assert rates[1] == [(3e9, 1000), (6e9, 1000)]
-        assert [side.rate_per_s for side in found.sides] == [2000, 1000]
-        assert so_far_words(found, found.compared, ended=True) == "17.0 / 16.3: -50.0%, no interval"
+        assert [side.rate_per_s for side in state.sides] == [2000, 1000]
+        assert so_far_words(state, state.compared, ended=True) == "17.0 / 16.3: -50.0%, no interval"
 
 
 def test_what_is_counted_after_the_last_query_is_no_drop(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_what_is_counted_after_the_last_query_is_no_drop(tmp_path: Path) -> None
         for side in range(2):
             live.end_step(side)
         rates = seen(player.look()).rates
-        assert [len(each.until) for each in rates] == [30, 31]
+        assert [len(rate.until) for rate in rates] == [30, 31]
         assert min(rates[0].value) == pytest.approx(420e9 / COUNTED_NS)
 
 

@@ -32,17 +32,17 @@ def test_roles_are_means_over_the_step() -> None:
 
 def test_the_machine_is_a_mean_and_states_are_the_newest() -> None:
     last = {"host": (SECOND_NS, {"user_ns": 1, "dirty_bytes_now": 7}), "server": (SECOND_NS, {"processes_now": 9})}
-    found = machine(machine_over(TOTALS, last), 1000.0)
-    assert found.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
-    assert found.host_busy_percent == pytest.approx(25), "10 of 40 s"
-    assert found.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 20)
-    assert (found.dirty_bytes, found.server_processes) == (7, 9)
+    figures = machine(machine_over(TOTALS, last), 1000.0)
+    assert figures.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
+    assert figures.host_busy_percent == pytest.approx(25), "10 of 40 s"
+    assert figures.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 20)
+    assert (figures.dirty_bytes, figures.server_processes) == (7, 9)
 
 
 def test_in_slices_the_machine_is_seen_over_the_pauses_too() -> None:
-    found = machine(machine_over(replace(TOTALS, wall_seconds=40.0), {}), 1000.0)
-    assert found.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
-    assert found.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 40)
+    figures = machine(machine_over(replace(TOTALS, wall_seconds=40.0), {}), 1000.0)
+    assert figures.server_cpu_percent == pytest.approx((TOTALS.server_cpu_ns or 0) / 20 / 1e7)
+    assert figures.written_kb_per_s == pytest.approx(TOTALS.device["written_kb"] / 40)
 
 
 def test_a_limited_rate_in_slices_is_over_active_time() -> None:

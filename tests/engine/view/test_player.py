@@ -80,7 +80,7 @@ def test_a_stall_is_told_while_it_lasts_and_after(tmp_path: Path) -> None:
         stall = live.stall()
         live.hand.at_ns += SECOND_NS // 2  # the next second has not come
         view = player.look()
-        assert [[each.id for each in found] for found in view.incidents_now] == [[stall]]
+        assert [[event.id for event in incident] for incident in view.incidents_now] == [[stall]]
         assert {role.name: role.stalled for role in view.roles} == {"insert": True, "delete": False}
         live.second(insert=0)
         ended_ns = live.hand.at_ns
@@ -92,7 +92,7 @@ def test_a_stall_is_told_while_it_lasts_and_after(tmp_path: Path) -> None:
         live.end_stall(stall)
         live.second()
         view = player.look()
-        assert not view.incidents_now and [each.id for each in view.stalls] == [stall]
+        assert not view.incidents_now and [event.id for event in view.stalls] == [stall]
         assert not any(role.stalled for role in view.roles)
 
 
@@ -152,7 +152,7 @@ def test_a_picture_is_what_the_journal_says_of_its_moment(recording: Path) -> No
             roles = {role.id: role for role in reader.roles(step.id)}
             seconds = [second for role in roles for second in reader.role_seconds(role)]
             ticks = sorted({second.t_ns for second in seconds})
-            short = {each.t_ns for each in seconds if each.dt_ns < SECOND_NS / 2} - set(ticks[:1])  # at the step's end
+            short = {row.t_ns for row in seconds if row.dt_ns < SECOND_NS / 2} - set(ticks[:1])  # at the step's end
             moments = [*ticks, *(tick - 1 for tick in ticks), step.started_ns + 1]  # and back from the last one
             for t_ns in [*moments, *moments[::-3]]:
                 if t_ns > step.ended_ns:
@@ -228,7 +228,7 @@ def test_a_build_and_step_have_one_rate_wherever_it_is_shown(sliced_recording: P
         assert view.interleaved is not None and view.over
         by_name = {role.name: role.rate_per_s for role in view.roles}
         shown = {side.cell.id: side.rate_per_s for side in view.interleaved.sides}
-        planned = {each.cell.id: each.rates["qr100"] for each in player.schedule()}
+        planned = {cell.cell.id: cell.rates["qr100"] for cell in player.schedule()}
         compared = compare([sliced_recording])
     assert view.cell is not None
     assert view.interleaved.shown.rate_per_s == by_name["query"] == shown[view.cell.id]
@@ -261,7 +261,7 @@ def test_neither_clock_nor_bar_goes_back(tmp_path: Path) -> None:
             live.end_step(side)
         look()
     for figure in range(2):
-        course = [each[figure] for each in seen]
+        course = [view[figure] for view in seen]
         assert course == sorted(course) and course[-1] > course[0]
 
 

@@ -59,8 +59,8 @@ def test_a_tick_with_a_nearly_idle_server_has_no_figure() -> None:
     details = StepDetails(cast("JournalReader", Samples()), 1)
     figures = details.read_figures(lambda t_ns: (t_ns, 0.5 if t_ns == SECOND_NS else 0.001))
     assert figures["server CPU"].value == pytest.approx([50]), "not 25 000%"
-    whole = StepDetails(cast("JournalReader", Samples()), 1).read_figures(lambda t_ns: (t_ns, 1.0))
-    assert whole["server CPU"].value == pytest.approx([25, 25])
+    steady = StepDetails(cast("JournalReader", Samples()), 1).read_figures(lambda t_ns: (t_ns, 1.0))
+    assert steady["server CPU"].value == pytest.approx([25, 25])
 
 
 def test_what_the_end_of_a_step_left_over_is_no_second(tmp_path: Path) -> None:

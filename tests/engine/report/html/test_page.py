@@ -48,15 +48,15 @@ def written(run: Path, to: Path, *more: str) -> str:
     done = CliRunner().invoke(main, ["report", str(run), "--to", str(to), *more])
     assert done.exit_code == 0, done.output
     assert str(to) in done.stdout
-    assert [each.name for each in to.parent.iterdir() if each.name.startswith(to.name)] == [to.name]
+    assert [file.name for file in to.parent.iterdir() if file.name.startswith(to.name)] == [to.name]
     return to.read_text()
 
 
 def data_of(text: str) -> dict[str, Any]:
     """Data of the charts of a page."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
-    assert found
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
+    assert match
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -66,11 +66,11 @@ def test_the_time_off_the_cpu_stands_behind_the_time_on_it(recorded: Path) -> No
         us = 3_000_000 if "-patch-" in cell.name else 1_000_000
         stacks.write_folded(cell, "l.i1", "insert", {"[asleep];PostgresMain;ExecInsert;LWLockAcquire": us}, "offcpu")
     known = compare([recorded])
-    drawn = [each for each in flames.flames(known)["l.i1"] if each["role"] == "insert"]
+    drawn = [graph for graph in flames.flames(known)["l.i1"] if graph["role"] == "insert"]
     both = ("main", "patch against main")
     titles = [f"{head}: {names}" for head in ("insert", "insert, off the CPU") for names in both]
-    assert [each["title"] for each in drawn] == titles
-    assert [each["unit"] for each in drawn] == [flames.SAMPLES] * 2 + [flames.OFF_CPU] * 2
+    assert [graph["title"] for graph in drawn] == titles
+    assert [graph["unit"] for graph in drawn] == [flames.SAMPLES] * 2 + [flames.OFF_CPU] * 2
     assert "s off the CPU against" in drawn[3]["note"] and "compared per statement" in drawn[3]["note"]
     assert drawn[2]["graphs"][0]["tree"]["value"] % 1_000_000 == 0
 
@@ -84,8 +84,8 @@ def evil_run(path: Path) -> Path:
         build |= {"compiler": EVIL, "flags": EVIL, "patches": [EVIL]}
     (run / "manifest.json").write_text(json.dumps(manifest))
     with sqlite3.connect(run / "journal.db") as journal:
-        found = journal.execute("SELECT id, attempt_id, started_ns FROM step").fetchall()
-        for step, attempt, began_ns in found:
+        steps = journal.execute("SELECT id, attempt_id, started_ns FROM step").fetchall()
+        for step, attempt, began_ns in steps:
             for kind in ("mark", "stall", "autovacuum"):
                 data = {"text": EVIL, "relation": EVIL, "duration_s": 1.0, "causes": [{"name": EVIL, "text": EVIL}]}
                 journal.execute(
@@ -106,24 +106,24 @@ def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> Non
         for other in known.others:
             ratio = known.ratio(other.name, step, known.primary_metric(step))
             assert ratio is not None
-            (shown,) = [each for each in data["ratios"] if each["subject"] == other.name]
+            (shown,) = [row for row in data["ratios"] if row["subject"] == other.name]
             assert (shown["ratio"], shown["pairs"]) == (ratio.ratio, ratio.pairs)
             assert (shown["low"], shown["high"]) == (ratio.bounds or (None, None))
             assert f"<strong>{ratio.ratio:.3f}</strong>" in text and bounds_text(of_ratio(ratio)) in text
         for cause in data["causes"]:
-            found = known.ratio(cause["subject"], step, cause["metric"])
-            assert found is not None and (found.ratio, *(found.bounds or (None, None))) == tuple(
+            figure = known.ratio(cause["subject"], step, cause["metric"])
+            assert figure is not None and (figure.ratio, *(figure.bounds or (None, None))) == tuple(
                 cause[name] for name in ("ratio", "low", "high")
             )
-        for role in {each["role"] for each in data["waits"]}:
-            sums = [sum(each["share"] for each in data["waits"] if (each["role"], each["subject"]) == (role, name))
+        for role in {wait["role"] for wait in data["waits"]}:
+            sums = [sum(wait["share"] for wait in data["waits"] if (wait["role"], wait["subject"]) == (role, name))
                     for name in known.names]  # fmt: skip
             assert sums == pytest.approx([1.0] * len(sums))
-        assert [each["value"] for each in data["cells"]] == [
+        assert [cell["value"] for cell in data["cells"]] == [
             value for name in known.names for value in known.values(name, step, known.primary_metric(step))
         ]
     drawn = data_of(text)["flames"]
-    assert {each["title"] for each in drawn["l.i1"]} >= {"insert: patch against main"}
+    assert {graph["title"] for graph in drawn["l.i1"]} >= {"insert: patch against main"}
     profile = flame.profile(recorded, known.subject(known.base).subject, "l.i1", "insert")
     assert drawn["l.i1"][0]["graphs"][0]["tree"]["value"] == profile.samples
     assert sum(count for _, count, *_ in drawn["l.i1"][0]["functions"]) <= profile.samples
@@ -137,7 +137,7 @@ def test_the_figures_are_those_of_compare(recorded: Path, tmp_path: Path) -> Non
                if step.name == "l.i1" and "-main-" in cell]  # fmt: skip
     assert number(median(wal)) in text and "wal wal_bytes" in text
     cells = [cell for table in section.drawn(tables.sections(known), Notes()) for row, _ in table.rows for cell in row]
-    plain = re.sub(r"&(lt|gt|amp|#39);", lambda found: {"lt": "<", "gt": ">", "amp": "&"}.get(found[1], "'"), text)
+    plain = re.sub(r"&(lt|gt|amp|#39);", lambda entity: {"lt": "<", "gt": ">", "amp": "&"}.get(entity[1], "'"), text)
     assert [cell for cell in cells if cell.strip() not in plain and "l.i1 " not in cell] == []
     assert all(line in plain for line in known.answer[0].lines)
     assert 'http-equiv="Content-Security-Policy"' in text and not re.search(r"""(src|href)=["']?(https?:)?//""", text)
@@ -161,14 +161,14 @@ def test_columns_of_the_page_keep_their_extremes(recorded: Path, monkeypatch: py
             monkeypatch.undo()
             assert few is not None and len(few.mean) == min(3, len(rates.mean))
             assert (few.least.min(), few.greatest.max()) == (rates.least.min(), rates.greatest.max())
-            done = [sum(each.mean * [each.t[0], *(each.t[1:] - each.t[:-1])]) for each in (few, rates)]
+            done = [sum(part.mean * [part.t[0], *(part.t[1:] - part.t[:-1])]) for part in (few, rates)]
             assert done[0] == pytest.approx(done[1])
             heat = series.heat_of([ticks])
             heat.add(reader, step, ticks, "x")
             role = step.primary_metric.role
             assert step.totals is not None
-            counted = sum(found.sum() for (kind, _), found in heat.counts.items() if kind == role)
-            assert counted in (0, sum(each.statements for each in step.totals.of_kind(role))), name
+            counted = sum(column.sum() for (kind, _), column in heat.counts.items() if kind == role)
+            assert counted in (0, sum(totals.statements for totals in step.totals.of_kind(role))), name
 
 
 def test_no_word_of_a_record_is_markup(tmp_path: Path) -> None:
@@ -191,9 +191,9 @@ def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
 
     text = written(make_run(tmp_path / "r", change=late), tmp_path / "r.html")
     tables = re.split(r'<div class="table">', text)
-    marked = [set(re.findall(r" \((\d)\)</t[dh]>", each)) for each in tables]
-    told = [set(re.findall(r'class="note">\((\d)\) ', each)) for each in tables]
-    assert any(marked) and marked == told
+    marked = [set(re.findall(r" \((\d)\)</t[dh]>", table)) for table in tables]
+    notes = [set(re.findall(r'class="note">\((\d)\) ', table)) for table in tables]
+    assert any(marked) and marked == notes
     assert not re.search(r"<li>\(\d\)", text), "and nowhere else"
 
 
@@ -243,8 +243,8 @@ def hovered(browser: Browser, figure: str) -> str:
     x, y = browser.evaluate(box)
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
     said = f"{chart}.querySelector('[aria-label=tip]').textContent"
-    told: str = browser.evaluate(f"new Promise(done => setTimeout(() => done({said}), 300))")
-    return told
+    text: str = browser.evaluate(f"new Promise(done => setTimeout(() => done({said}), 300))")
+    return text
 
 
 @pytest.mark.outside
@@ -283,8 +283,8 @@ def test_the_page_in_a_real_browser(recorded: Path, tmp_path: Path) -> None:
         assert browser.evaluate(f"{links}.filter(a => a[0] !== '#' || !document.getElementById(a.slice(1)))") == []
         browser.evaluate("location.hash = 'qr100'")
         assert 0 <= browser.evaluate("document.getElementById('qr100').getBoundingClientRect().top") < 200
-        told = hovered(browser, "[data-step=qr100][data-chart=rate]")
-        assert re.search(r" s\W*main: [\d,.]+ \([\d,.]+ to [\d,.]+\)\W*patch: ", told), told
+        text = hovered(browser, "[data-step=qr100][data-chart=rate]")
+        assert re.search(r" s\W*main: [\d,.]+ \([\d,.]+ to [\d,.]+\)\W*patch: ", text), text
         # Figures behind a chart, and their copy.
         rows = "document.querySelector('[data-step=qr100][data-chart=ratio] details').open = true"
         browser.evaluate(f"{rows}; new Promise(done => setTimeout(done, 200))")

@@ -40,10 +40,10 @@ def timed(listed: object = None) -> Callable[[Cell, str, StepTotals], StepTotals
 def test_times_of_transactions_are_a_table_json_and_a_view(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", repeats=2, change=timed())
     comparison = compare([run])
-    found = comparison.of("16.3", "l.x")[0].transactions
-    assert found is not None
-    assert (found.count, found.mean_ms, found.median_ms, found.min_ms, found.max_ms) == (4, 112.5, 100, 100, 150)
-    assert (found.total_s, found.stddev_ms) == (0.45, 25.0)
+    times = comparison.of("16.3", "l.x")[0].transactions
+    assert times is not None
+    assert (times.count, times.mean_ms, times.median_ms, times.min_ms, times.max_ms) == (4, 112.5, 100, 100, 150)
+    assert (times.total_s, times.stddev_ms) == (0.45, 25.0)
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)
     lines = console.export_text().splitlines()
@@ -53,8 +53,8 @@ def test_times_of_transactions_are_a_table_json_and_a_view(tmp_path: Path) -> No
     assert rows["17.0"] == ["4", "(1)", "1.00", "250.0", "250.0", "200.0", "300.0", "57.7"]
     assert lines[start + 5].startswith("(1) not timed: each client's first transaction")
     cells = json.loads(render.to_json(comparison))["cells"]
-    assert next(each["transactions"]["each_ms"] for each in cells if each["transactions"]) == LENGTHS_MS["16.3"]
-    assert {each["step"] for each in cells if each["transactions"]} == {"l.x"}
+    assert next(cell["transactions"]["each_ms"] for cell in cells if cell["transactions"]) == LENGTHS_MS["16.3"]
+    assert {cell["step"] for cell in cells if cell["transactions"]} == {"l.x"}
     with closing(sqlite3.connect(run / "journal.db")) as journal:
         written = journal.execute("SELECT step, ms FROM transactions_ms").fetchall()
     assert sorted(written) == [("l.x", ms) for ms in sorted(2 * [*LENGTHS_MS["16.3"], *LENGTHS_MS["17.0"]])]
@@ -101,17 +101,17 @@ class Latencies:
 
 
 def test_a_longer_tail_is_named_beside_a_rate_that_is_the_same(tmp_path: Path) -> None:
-    found = compare([make_run(tmp_path / "r", repeats=5, change=Latencies(1.1, seed=3), noise=0.0005)])
-    verdicts = {name: ratio.verdict for name in LATENCIES if (ratio := found.ratio("17.0", "qr100", name))}
+    comparison = compare([make_run(tmp_path / "r", repeats=5, change=Latencies(1.1, seed=3), noise=0.0005)])
+    verdicts = {name: ratio.verdict for name in LATENCIES if (ratio := comparison.ratio("17.0", "qr100", name))}
     assert verdicts["latency_p99_us"] == "slower" and "slower" not in (
         verdicts["latency_p50_us"],
         verdicts["latency_p95_us"],
     )
-    assert "\nresponse times are longer: p99 of qr100 +" in found.answer[0].text
-    table = render.to_markdown(found).partition("Response times of the measured statements")[2]
+    assert "\nresponse times are longer: p99 of qr100 +" in comparison.answer[0].text
+    table = render.to_markdown(comparison).partition("Response times of the measured statements")[2]
     assert "| step and build | p50 | p95 | p99 | longest |" in table
     # Few index builds have no quantiles.
-    assert not [ratio for ratio in found.ratios if ratio.metric in LATENCIES and ratio.step == "l.x"]
+    assert not [ratio for ratio in comparison.ratios if ratio.metric in LATENCIES and ratio.step == "l.x"]
 
 
 @pytest.mark.slow

@@ -36,13 +36,13 @@ def lines(tmp_path: Path, statements: list[dict[str, Any]]) -> list[str]:
 
 
 def test_statements_that_begin_alike_are_distinguished(tmp_path: Path) -> None:
-    found = lines(tmp_path, STATEMENTS)
-    place = next(place for place, line in enumerate(found) if line.startswith("Time of each statement"))
-    rows = [line for line in found[place + 1 :] if line.startswith(("UPDATE", "SELECT"))][:4]
+    table = lines(tmp_path, STATEMENTS)
+    place = next(place for place, line in enumerate(table) if line.startswith("Time of each statement"))
+    rows = [line for line in table[place + 1 :] if line.startswith(("UPDATE", "SELECT"))][:4]
     assert [row.rpartition("t SET ")[2] for row in (rows[0], rows[1], rows[3])] == ["2.000", "4.000", "8.000"]
     assert rows[2].startswith("SELECT 1 - (")
     mark = rows[2].partition("- ")[2]
-    assert any(line.startswith(f"{mark} pgbench is stopped before and after") for line in found)
+    assert any(line.startswith(f"{mark} pgbench is stopped before and after") for line in table)
 
 
 def test_a_stop_is_shared_among_its_scripts_transactions() -> None:
@@ -56,7 +56,7 @@ def test_a_stop_is_shared_among_its_scripts_transactions() -> None:
         one = report({"processed": 1000, "statements": statements[:1]}, counting, 1_000_000_000)
     finally:
         page.close()
-    assert [each["stop_ms"] for each in several["statements"]] == [10.0, 100.0] and several["stopped_ms"] == 1000.0
+    assert [row["stop_ms"] for row in several["statements"]] == [10.0, 100.0] and several["stopped_ms"] == 1000.0
     assert one["statements"][0]["stop_ms"] == 4.0 and "unended" not in one
     assert report({}, counting, 0, unended=True)["unended"] is True
 
@@ -67,12 +67,12 @@ def test_stops_of_slices_are_subtracted_with_their_error(tmp_path: Path) -> None
         counting = LogCounts(page, 1, 0, False, 0.0)
         statements = [{"script": 1, "statement": sql, "mean_ms": ms} for sql, ms in (("SELECT 1", 16.0), ("END", 4.0))]
         stops = Stops(20_000_000_000, (100_000_000,) * 100)  # half of the time
-        found = report({"processed": 4000, "statements": statements}, counting, 0, stops)["statements"]
+        rows = report({"processed": 4000, "statements": statements}, counting, 0, stops)["statements"]
     finally:
         page.close()
-    assert [each["mean_ms"] for each in found] == [8.0, 2.0] and [each["clock_ms"] for each in found] == [16.0, 4.0]
+    assert [row["mean_ms"] for row in rows] == [8.0, 2.0] and [row["clock_ms"] for row in rows] == [16.0, 4.0]
     # Of 400 draws 320 and 80 are expected, with a standard deviation of 8: 0.8 s of 64 and of 16 s.
-    assert [each["error_ms"] for each in found] == pytest.approx([8.0 * 0.8 / 64, 2.0 * 0.8 / 16])
-    told = lines(tmp_path, [*found, {"script": 1, "statement": "TOO UNSURE", "mean_ms": 1.0, "error_ms": 0.2}])
-    assert any(line.startswith("SELECT 1 8.000 ±2% (") for line in told)
-    assert any(line.startswith("TOO UNSURE - (") for line in told)
+    assert [row["error_ms"] for row in rows] == pytest.approx([8.0 * 0.8 / 64, 2.0 * 0.8 / 16])
+    table = lines(tmp_path, [*rows, {"script": 1, "statement": "TOO UNSURE", "mean_ms": 1.0, "error_ms": 0.2}])
+    assert any(line.startswith("SELECT 1 8.000 ±2% (") for line in table)
+    assert any(line.startswith("TOO UNSURE - (") for line in table)
