@@ -17,8 +17,8 @@ AHEAD_NS = 10**13  # of this machine's clock, which was booted before
 def test_a_good_clock_is_good_however_late_most_readings_are(late_ns: list[int]) -> None:
     clock = GuestClock()
     for second, late in enumerate(late_ns):
-        own = second * SECOND_NS
-        clock.read(own, own + AHEAD_NS + (late if second % READINGS else 0))
+        local_ns = second * SECOND_NS
+        clock.read(local_ns, local_ns + AHEAD_NS + (late if second % READINGS else 0))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,6 @@ def test_a_clock_that_jumps_or_goes_wrong_is_told_with_its_error(pace: float, ju
     clock = GuestClock()
     with pytest.raises(UserError, match="the guest's clock went ") as caught:
         for second in range(60):
-            own = round(second * SECOND_NS * pace) + (jump_ns if second >= 20 else 0)
-            clock.read(own, second * SECOND_NS + AHEAD_NS)
+            local_ns = round(second * SECOND_NS * pace) + (jump_ns if second >= 20 else 0)
+            clock.read(local_ns, second * SECOND_NS + AHEAD_NS)
     assert said in str(caught.value) and "\n" not in str(caught.value)

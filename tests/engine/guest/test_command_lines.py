@@ -61,7 +61,7 @@ def test_what_a_kernel_would_not_heed_is_refused(release: str, word: str, messag
 
 
 def test_options_that_parameters_need_are_read_from_configs() -> None:
-    assert {each.option for each in PARAMETERS.values() if each.option} <= set(kernels.OPTIONS)
+    assert {parameter.option for parameter in PARAMETERS.values() if parameter.option} <= set(kernels.OPTIONS)
 
 
 def test_a_variant_is_booted_with_its_words() -> None:

@@ -128,20 +128,20 @@ def test_the_newest_package_of_a_series_is_unpacked_in_part() -> None:
 
 
 def test_qemu_gets_no_path_to_write_to_but_the_disk() -> None:
-    found = Tools(Path("/nowhere/qemu"), Path("/nowhere/busybox"), Path("/nowhere/mkfs.ext4"), "7.2")
+    tools = Tools(Path("/nowhere/qemu"), Path("/nowhere/busybox"), Path("/nowhere/mkfs.ext4"), "7.2")
     guest = GuestMachine("kvm", 4, 2048, "image", 512, "qemu 7.2")
     job = Job("", ("/tmp/a\nb",), {}, "none")
-    words = machine.command(found, guest, (5, 6), ("a", "b", "/proc/self/fd/7", None), job, "")
+    words = machine.command(tools, guest, (5, 6), ("a", "b", "/proc/self/fd/7", None), job, "")
     said = " ".join(words)
     assert "-accel kvm -cpu host,migratable=off -smp 4 -m 2048M" in said
     assert "path=/,security_model=none,multidevs=remap,readonly=on" in said
     assert "cache=none,aio=native,file=/proc/self/fd/7" in said
     assert "-no-reboot" in words and "-device pvpanic-pci -device i6300esb" in said
-    huge = machine.command(found, replace(guest, huge_pages=True), (5, 6), ("a", "b", None, None), job, "")
+    huge = machine.command(tools, replace(guest, huge_pages=True), (5, 6), ("a", "b", None, None), job, "")
     assert "memory-backend-memfd,id=memory,size=2048M,hugetlb=on,prealloc=on" in huge
     assert "-object" not in words and huge[-1] == "memory-backend=memory"
     in_memory = GuestMachine("tcg", 1, 768, "tmpfs", 9, "qemu 7.2")
-    emulated = machine.command(found, in_memory, (5, 6), ("a", "b", None, None), job, "")
+    emulated = machine.command(tools, in_memory, (5, 6), ("a", "b", None, None), job, "")
     assert "-drive" not in emulated and emulated[emulated.index("-accel") + 1] == "tcg,thread=multi"
     with pytest.raises(UserError, match="cannot have a folder of that name"):
         job.archive()

@@ -72,8 +72,8 @@ def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path) -> None:
     folder = f"no socket folder can be made in /dev/shm: {without_room} (log: {tmp_path}/server.log)"
     for text in (segment, folder):
         assert disk.with_name(text, tmp_path) == f"{text} ({shared})"
-    own = f'could not write to file "base/pgsql_tmp/1": {without_room}'
-    assert disk.with_name(own, tmp_path) == f"{own} ({disk.full(tmp_path)})"
+    of_disk = f'could not write to file "base/pgsql_tmp/1": {without_room}'
+    assert disk.with_name(of_disk, tmp_path) == f"{of_disk} ({disk.full(tmp_path)})"
     with pytest.raises(UserError, match="/dev/shm/x: cannot be written") as raised, disk.named_when_full(tmp_path):
         raise OSError(errno.ENOSPC, without_room, "/dev/shm/x")
     assert not isinstance(raised.value, disk.DiskFull)

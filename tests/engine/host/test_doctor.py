@@ -89,9 +89,9 @@ def test_a_socket_folder_that_does_not_do_is_a_failure(
 
 def test_an_output_folder_that_cannot_be_written_is_a_failure() -> None:
     checks = {check.name: check for check in examine(Path("/proc/pgbed"))}
-    found = checks["output folder"]
-    assert (found.status, found.found) == ("fail", "/proc/pgbed")
-    assert found.reason.startswith("/proc cannot be written: ") and "--out" in found.remedy
+    folder_check = checks["output folder"]
+    assert (folder_check.status, folder_check.found) == ("fail", "/proc/pgbed")
+    assert folder_check.reason.startswith("/proc cannot be written: ") and "--out" in folder_check.remedy
 
 
 @pytest.mark.outside  # only root can make files of another user
@@ -100,6 +100,6 @@ def test_an_output_folder_that_others_may_replace_fails(new_folder: Any) -> None
     folder.chmod(0o1777)
     (folder / "runs").symlink_to("/var")
     os.chown(folder / "runs", 65534, -1, follow_symlinks=False)
-    found = next(check for check in examine(folder / "runs" / "x") if check.name == "output folder")
-    assert (found.status, found.remedy) == ("fail", "choose another folder with --out")
-    assert found.reason.endswith(f"{folder / 'runs'} was made by another user")
+    folder_check = next(check for check in examine(folder / "runs" / "x") if check.name == "output folder")
+    assert (folder_check.status, folder_check.remedy) == ("fail", "choose another folder with --out")
+    assert folder_check.reason.endswith(f"{folder / 'runs'} was made by another user")

@@ -114,20 +114,20 @@ def test_drift_shows_both_values_unless_small_or_unknown(
 
 
 def test_a_machine_without_an_id_is_known_by_its_adapters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own, boot, network = tmp_path / "machine-id", tmp_path / "boot_id", tmp_path / "net"
+    id_file, boot, network = tmp_path / "machine-id", tmp_path / "boot_id", tmp_path / "net"
     monkeypatch.setattr(environment, "MACHINE_NAME", str(tmp_path / "none"))
-    monkeypatch.setattr(environment, "MACHINE_IDS", (str(own),))
+    monkeypatch.setattr(environment, "MACHINE_IDS", (str(id_file),))
     monkeypatch.setattr(environment, "BOOT_ID", str(boot))
     monkeypatch.setattr(environment, "NETWORK", network)
     monkeypatch.delenv(environment.SANDBOX, raising=False)
-    found = []
+    ids = []
     for name in ("boot 1", "boot 2"):
         boot.write_text(name)
         assert environment.machine_id() is None, "a boot is no machine"
         with monkeypatch.context() as sandbox:
             sandbox.setenv(environment.SANDBOX, "block1")
-            found.append(environment.machine_id())
-    assert None not in found and found[0] != found[1], "of two builders nothing else is known"
+            ids.append(environment.machine_id())
+    assert None not in ids and ids[0] != ids[1], "of two builders nothing else is known"
     for name, device, assigned, address in (
         ("eth0", True, "0", "52:54:00:00:00:01"), ("veth1", False, "0", "1"), ("eth1", True, "3", "2"),
         ("usb0", True, "0", "00:00:00:00:00:00"),
@@ -137,14 +137,14 @@ def test_a_machine_without_an_id_is_known_by_its_adapters(monkeypatch: pytest.Mo
         (network / name / "addr_assign_type").write_text(assigned)
         if device:
             (network / name / "device").touch()
-    own.write_text("uninitialized\n")
+    id_file.write_text("uninitialized\n")
     known = environment.machine_id()
     (network / "veth1/address").write_text("3")
     (network / "eth1/address").write_text("3")
     assert known is not None and environment.machine_id() == known
     (network / "eth0/address").write_text("52:54:00:00:00:02")
     assert environment.machine_id() not in (None, known)
-    own.write_text("0123\n")
+    id_file.write_text("0123\n")
     assert environment.machine_id() == hashlib.sha256(b"pgbed 0123").hexdigest()[:12]
 
 

@@ -22,9 +22,9 @@ def test_the_kernels_settings_forbid_it(
     for name, value in (("DISABLED", disabled), ("GROUP", group)):
         (tmp_path / name).write_text(f"{value}\n")
         monkeypatch.setattr(io_uring, name, tmp_path / name)
-    found = io_uring.refusal(SERVER)
-    assert said in found if said else "kernel.io_uring_disabled" not in found
-    assert not said or "sysctl kernel.io_uring_disabled=0" in found
+    reason = io_uring.refusal(SERVER)
+    assert said in reason if said else "kernel.io_uring_disabled" not in reason
+    assert not said or "sysctl kernel.io_uring_disabled=0" in reason
 
 
 def test_a_kernel_without_the_settings_is_asked_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

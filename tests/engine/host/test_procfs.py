@@ -125,10 +125,10 @@ def test_all_times_of_a_stopped_process_may_be_read() -> None:
             work()
             part = reader.read_time()
             work()
-            whole = reader.read()
-            assert first is not None and part is not None and whole is not None
+            total = reader.read()
+            assert first is not None and part is not None and total is not None
             assert part == first._replace(cpu_ns=part.cpu_ns, runq_ns=part.runq_ns, timeslices=part.timeslices)
-            assert first.cpu_ns < part.cpu_ns < whole.cpu_ns and first.switches < whole.switches
+            assert first.cpu_ns < part.cpu_ns < total.cpu_ns and first.switches < total.switches
             work()
             process.send_signal(signal.SIGSTOP)
             wait_for(lambda: state_of(process.pid) == "T", "its stop")
@@ -330,11 +330,11 @@ def test_host_counters_move_and_states_are_there() -> None:
     ids=("before discards and flushes", "since Linux 5.5"),
 )
 def test_device_counters_of_old_and_new_kernels(text: bytes, flushes: int) -> None:
-    found = machine_counters.parse_device(text)
-    assert found["reads"] == 10 and found["read_kb"] == 400 and found["read_ns"] == 5_000_000
-    assert found["writes"] == 20 and found["written_kb"] == 800 and found["write_ns"] == 7_000_000
-    assert found["in_flight_now"] == 3 and found["io_ns"] == 9_000_000 and found["weighted_ns"] == 12_000_000
-    assert found["flushes"] == flushes
+    counters = machine_counters.parse_device(text)
+    assert counters["reads"] == 10 and counters["read_kb"] == 400 and counters["read_ns"] == 5_000_000
+    assert counters["writes"] == 20 and counters["written_kb"] == 800 and counters["write_ns"] == 7_000_000
+    assert counters["in_flight_now"] == 3 and counters["io_ns"] == 9_000_000 and counters["weighted_ns"] == 12_000_000
+    assert counters["flushes"] == flushes
 
 
 def test_pressure_has_totals_in_ns() -> None:

@@ -36,19 +36,19 @@ def test_what_is_packed_is_read_again_without_logs(tmp_path: Path) -> None:
     pack(run, tmp_path / "again.tar.xz")
     assert (tmp_path / "again.tar.xz").read_bytes() == packed.read_bytes()
     (tmp_path / "out").mkdir()
-    found = unpack(packed.read_bytes(), "it", tmp_path / "out")
-    assert found == tmp_path / "out" / read_manifest(run).run
-    assert rows(found) == rows(run)
-    assert stacks.parse(found / "cells" / cell / "stacks" / "l.i1.insert.folded") == {"main;exec": 3}
-    assert stacks.parse(found / "cells" / cell / "offcpu" / "l.i1.insert.folded") == {"[disk];fsync": 7}
-    assert not list(found.rglob("*.log"))
+    unpacked = unpack(packed.read_bytes(), "it", tmp_path / "out")
+    assert unpacked == tmp_path / "out" / read_manifest(run).run
+    assert rows(unpacked) == rows(run)
+    assert stacks.parse(unpacked / "cells" / cell / "stacks" / "l.i1.insert.folded") == {"main;exec": 3}
+    assert stacks.parse(unpacked / "cells" / cell / "offcpu" / "l.i1.insert.folded") == {"[disk];fsync": 7}
+    assert not list(unpacked.rglob("*.log"))
     with pytest.raises(UserError, match="is there already"):
         unpack(packed.read_bytes(), "it", tmp_path / "out")
 
 
 def packed_of(*members: tuple[str, bytes, bytes], comment: int = 0, sparse: bool = False) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:xz", preset=0) as file:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:xz", preset=0) as file:
         for name, data, kind in members:
             member = tarfile.TarInfo(name)
             member.pax_headers = {"comment": "x" * comment} if comment else {}
@@ -56,14 +56,14 @@ def packed_of(*members: tuple[str, bytes, bytes], comment: int = 0, sparse: bool
                 member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 40)}
             member.size, member.type, member.linkname = len(data), kind, "/etc/passwd"
             file.addfile(member, io.BytesIO(data))
-    return made.getvalue()
+    return archive.getvalue()
 
 
 ONE = ("manifest.json", b"{}", tarfile.REGTYPE)
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("pack", "said"),
     [
         (lambda: b"", "no packed run"),
         (lambda: lzma.compress(b"x" * 2000), "no packed run"),
@@ -80,7 +80,7 @@ ONE = ("manifest.json", b"{}", tarfile.REGTYPE)
         (lambda: packed_of(ONE), "journal.db is missing"),
     ],
 )
-def test_what_is_no_run_is_one_line_and_leaves_nothing(tmp_path: Path, made: Callable[[], bytes], said: str) -> None:
+def test_what_is_no_run_is_one_line_and_leaves_nothing(tmp_path: Path, pack: Callable[[], bytes], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        unpack(made(), "it", tmp_path)
+        unpack(pack(), "it", tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -303,8 +303,8 @@ def test_the_writer_knows_what_it_recorded_of_an_attempt(tmp_path: Path) -> None
         journal.extend_origin(1, {"y": 2})
         journal.database.execute("UPDATE attempt SET origin = '[' WHERE id = 2")
         journal.extend_origin(2, {"y": 2})  # left alone
-        found = journal.database.execute("SELECT origin FROM attempt ORDER BY id").fetchall()
-        assert found == [('{"x": 1, "y": 2}',), ("[",)]
+        origins = journal.database.execute("SELECT origin FROM attempt ORDER BY id").fetchall()
+        assert origins == [('{"x": 1, "y": 2}',), ("[",)]
 
 
 def test_a_journal_that_was_read_to_its_end_is_whole_in_one_file(tmp_path: Path) -> None:

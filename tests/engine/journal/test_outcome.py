@@ -32,13 +32,13 @@ def attempts(manifest: Manifest, *states: tuple[int, int, str]) -> list[Attempt]
 def test_cells_run_by_themselves_or_those_of_a_repeat_together(
     manifest: Manifest, interleave: Interleave, groups: list[int]
 ) -> None:
-    found = outcome.groups(replace(manifest, interleave=interleave))
-    assert [len(group) for group in found] == groups
-    assert [cell for group in found for cell in group] == list(manifest.cells)
+    grouped = outcome.groups(replace(manifest, interleave=interleave))
+    assert [len(group) for group in grouped] == groups
+    assert [cell for group in grouped for cell in group] == list(manifest.cells)
 
 
 @pytest.mark.parametrize(
-    ("made", "whole_cells", "interleaved"),
+    ("starts", "whole_cells", "interleaved"),
     [
         ([(1, 0, "finished"), (1, 1, "failed"), (2, 0, "failed"), (2, 1, "finished")], [0, 1], []),
         ([(1, 0, "finished"), (2, 1, "finished")], [0, 1], []),
@@ -48,9 +48,9 @@ def test_cells_run_by_themselves_or_those_of_a_repeat_together(
     ],
 )
 def test_interleaved_cells_finish_in_one_start_of_the_engine(
-    manifest: Manifest, made: list[tuple[int, int, str]], whole_cells: list[int], interleaved: list[int]
+    manifest: Manifest, starts: list[tuple[int, int, str]], whole_cells: list[int], interleaved: list[int]
 ) -> None:
     designs: list[tuple[Interleave, list[int]]] = [("cells", whole_cells), ("slices", interleaved)]
     for interleave, wanted in designs:
         plan = replace(manifest, interleave=interleave)
-        assert outcome.finished(plan, attempts(plan, *made)) == {manifest.cells[place].id for place in wanted}
+        assert outcome.finished(plan, attempts(plan, *starts)) == {manifest.cells[place].id for place in wanted}

@@ -34,11 +34,11 @@ def run(key: Path, tmp_path: Path) -> Path:
 
 def test_the_key_is_made_once_and_is_the_users_alone(key: Path, tmp_path: Path) -> None:
     run = make_run(tmp_path / "one", repeats=1, unfinished=range(2))
-    made = key.read_bytes()
-    assert len(made) == signature.KEY_BYTES and key.stat().st_mode & 0o777 == 0o600
+    secret = key.read_bytes()
+    assert len(secret) == signature.KEY_BYTES and key.stat().st_mode & 0o777 == 0o600
     assert key.parent.stat().st_mode & 0o777 == 0o700 and [path.name for path in key.parent.iterdir()] == ["key"]
     make_run(tmp_path / "other", repeats=1, unfinished=range(2))
-    assert key.read_bytes() == made
+    assert key.read_bytes() == secret
     assert planned(run, signed=True) == read_manifest(run)
 
 

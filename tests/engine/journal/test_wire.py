@@ -68,8 +68,8 @@ def test_what_is_sent_is_there_as_if_it_had_been_written_here(host: JournalWrite
     sent: list[bytes] = []
     guest = JournalWriter(tmp_path / "guest", Wire(lambda record: sent.append(encoded(record)), receiver.first, {}))
     attempt = write_a_cell(guest)
-    for each in sent:
-        receiver.apply(json.loads(each)["rows"])
+    for message in sent:
+        receiver.apply(json.loads(message)["rows"])
     received = dump(host.database)
     assert receiver.attempt == attempt == 2
     with JournalReader(host.run) as reader:  # another connection: it was committed
@@ -101,8 +101,8 @@ def test_what_is_rolled_back_is_never_sent_and_its_ids_are_free(host: JournalWri
     assert lost == kept == 2 and guest.found() == {}
     guest.end_step(kept, 4, replace(made_totals("l.x", "index", 10.0, 1), report={"found": {"rows": 7}}))
     assert guest.found() == {"rows": 7}
-    for each in sent:
-        receiver.apply(decoded(encoded(each))["rows"])
+    for message in sent:
+        receiver.apply(decoded(encoded(message))["rows"])
     assert host.found() == {"rows": 7}
     assert [row[3] for row in host.database.execute("SELECT * FROM step")] == ["l.i0", "l.x"]
 

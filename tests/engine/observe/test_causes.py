@@ -75,9 +75,9 @@ def test_a_lock_names_its_holder() -> None:
 
 def test_a_lock_wait_is_known_from_the_log_alone() -> None:
     event = LogEvent("lock_wait", START, None, {"pid": BACKEND, "holders": [WORKER]})
-    found = causes(replace(throughout(), events=(event,), names={WORKER: "autovacuum worker"}))
-    assert [cause.name for cause in found[:2]] == ["lock", "vacuum"]
-    assert "held by pid 14 (autovacuum worker)" in found[0].text
+    ranking = causes(replace(throughout(), events=(event,), names={WORKER: "autovacuum worker"}))
+    assert [cause.name for cause in ranking[:2]] == ["lock", "vacuum"]
+    assert "held by pid 14 (autovacuum worker)" in ranking[0].text
 
 
 def test_a_lock_waited_for_in_part_is_not_the_whole_stall() -> None:
@@ -106,29 +106,29 @@ def test_uninterruptible_sleep_is_storage() -> None:
 
 
 def test_a_checkpoint_is_the_first_cause_of_a_disk_wait() -> None:
-    found = causes(replace(throughout(Wait("IO:WALSync", "active")), events=(checkpoint(98, 111),)))
-    assert [cause.name for cause in found[:2]] == ["checkpoint", "wal"]
-    assert "sync 6.4 s" in found[0].text and "100% of the stall" in found[0].text
+    ranking = causes(replace(throughout(Wait("IO:WALSync", "active")), events=(checkpoint(98, 111),)))
+    assert [cause.name for cause in ranking[:2]] == ["checkpoint", "wal"]
+    assert "sync 6.4 s" in ranking[0].text and "100% of the stall" in ranking[0].text
 
 
 def test_a_checkpoint_is_not_blamed_for_a_backend_on_cpu() -> None:
-    found = causes(replace(throughout(Wait("", "active"), cpu=0.98), events=(checkpoint(98, None),)))
-    assert [cause.name for cause in found] == ["cpu"]
+    ranking = causes(replace(throughout(Wait("", "active"), cpu=0.98), events=(checkpoint(98, None),)))
+    assert [cause.name for cause in ranking] == ["cpu"]
 
 
 def test_a_checkpoint_that_lasts_and_then_ends_is_one() -> None:
     events = (checkpoint(98, None), checkpoint(98, 111))
-    found = causes(replace(throughout(Wait("IO:DataFileWrite", "active")), events=events))
-    assert [cause.name for cause in found].count("checkpoint") == 1
-    assert "sync" in found[0].text
+    ranking = causes(replace(throughout(Wait("IO:DataFileWrite", "active")), events=events))
+    assert [cause.name for cause in ranking].count("checkpoint") == 1
+    assert "sync" in ranking[0].text
 
 
 def test_a_vacuum_counts_for_the_roles_own_tables_only() -> None:
     vacuum = (Vacuum(WORKER, "pi1", "vacuuming indexes", 1.0),)
     waiting = throughout(Wait("IO:DataFileRead", "active"))
-    own = causes(replace(waiting, vacuums=vacuum, relations=frozenset(("pi1",))))
+    on_own_table = causes(replace(waiting, vacuums=vacuum, relations=frozenset(("pi1",))))
     other = causes(replace(waiting, vacuums=vacuum, relations=frozenset(("pi2",))))
-    assert any(cause.name == "vacuum" and "vacuuming indexes" in cause.text for cause in own)
+    assert any(cause.name == "vacuum" and "vacuuming indexes" in cause.text for cause in on_own_table)
     assert all(cause.name != "vacuum" for cause in other)
 
 
@@ -238,15 +238,15 @@ evidences = st.builds(
 @pytest.mark.slow
 @given(evidences)
 def test_the_ranking_is_never_empty_sorted_and_within_bounds(evidence: Evidence) -> None:
-    found = causes(evidence)
-    assert 1 <= len(found) <= 5
-    assert all(0.0 <= cause.score <= 1.0 and cause.text and cause.name in NAMES for cause in found)
-    known = [cause.score for cause in found if cause.name != "unknown"]
+    ranking = causes(evidence)
+    assert 1 <= len(ranking) <= 5
+    assert all(0.0 <= cause.score <= 1.0 and cause.text and cause.name in NAMES for cause in ranking)
+    known = [cause.score for cause in ranking if cause.name != "unknown"]
     assert known == sorted(known, reverse=True)
-    assert len({cause.name for cause in found}) == len(found)
-    assert (found[0].name == "unknown") == (not known or known[0] < 0.3)
-    assert causes(evidence) == found
-    assert found[0].record().keys() == {"name", "score", "text"}
+    assert len({cause.name for cause in ranking}) == len(ranking)
+    assert (ranking[0].name == "unknown") == (not known or known[0] < 0.3)
+    assert causes(evidence) == ranking
+    assert ranking[0].record().keys() == {"name", "score", "text"}
 
 
 def score(evidence: Evidence, name: str) -> float:

@@ -64,7 +64,7 @@ def seconds_of(ticked: Ticked) -> list[RoleSecond]:
 
 def test_each_connection_has_its_own_second(page: Page) -> None:
     connections = Connections(STEP, page, server(b101=10, b103=30))
-    connections.begin(lambda each: 10 + each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: 10 + connection.slot, StallRule(), 100 * S)
     began_s = time.process_time()
     while time.process_time() < began_s + 0.02:  # the kernel counts a process that runs at each of its ticks
         pass
@@ -75,38 +75,38 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
     page.set_word(1, Word.IN_FLIGHT_NS, 101 * S - 300)
     waits = {103: Wait("Client:ClientRead", "idle"), 104: Wait("", "active"), 999: Wait("", "idle")}
     ticked = connections.tick(101 * S, S, server(b101=15, b102=20, b103=31), waits)
-    assert [each.role_id for each in seconds_of(ticked)] == [10, 11, 12, 13]
-    assert [each.statements for each in seconds_of(ticked)] == [3, 0, 1, 0]
-    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, 300, 0, 0]
-    assert [each.max_us for each in seconds_of(ticked)] == [5000, 0, 70, 0], "no longer than the longest"
-    assert [histogram.unpack(each.service) for each in seconds_of(ticked)][:2] == [
+    assert [row.role_id for row in seconds_of(ticked)] == [10, 11, 12, 13]
+    assert [row.statements for row in seconds_of(ticked)] == [3, 0, 1, 0]
+    assert [row.in_flight_ns for row in seconds_of(ticked)] == [0, 300, 0, 0]
+    assert [row.max_us for row in seconds_of(ticked)] == [5000, 0, 70, 0], "no longer than the longest"
+    assert [histogram.unpack(row.service) for row in seconds_of(ticked)][:2] == [
         {100: 2, histogram.index(5000): 1},
         {},
     ]
-    assert [each.response for each in seconds_of(ticked)] == [
+    assert [row.response for row in seconds_of(ticked)] == [
         None,
         None,
         histogram.pack({histogram.index(900): 1}),
         None,
     ]
-    cpu = [each.backend_cpu_ns for each in seconds_of(ticked)]
+    cpu = [row.backend_cpu_ns for row in seconds_of(ticked)]
     assert cpu == [5, 0, 1, 0], "what it used before it was first seen is not the second's"
-    assert [each.wait_event for each in seconds_of(ticked)] == [None, None, "Client:ClientRead", ""]
+    assert [row.wait_event for row in seconds_of(ticked)] == [None, None, "Client:ClientRead", ""]
     assert (seconds_of(ticked)[0].client_cpu_ns or 0) > 0, "a process that serves several is counted with the first"
-    assert [each.client_cpu_ns for each in seconds_of(ticked)][1:] == [0, 0, 0]
-    assert [(each.slot, counts) for each, counts in ticked.outcomes] == [(2, {"skipped": 7})]
+    assert [row.client_cpu_ns for row in seconds_of(ticked)][1:] == [0, 0, 0]
+    assert [(row.slot, counts) for row, counts in ticked.outcomes] == [(2, {"skipped": 7})]
 
     count(page, 0, 5000)
     page.set_word(3, Word.STATE, State.DONE)
     ticked = connections.tick(102 * S, S, server(b102=26, b103=32), {})
-    assert [each.statements for each in seconds_of(ticked)] == [1, 0, 0, 0]
-    assert [each.backend_cpu_ns for each in seconds_of(ticked)] == [0, 6, 1, 0], "of one that has gone nothing more"
-    assert [each.in_flight_ns for each in seconds_of(ticked)] == [0, S + 300, 0, 0]
-    assert [each.response for each in seconds_of(ticked)] == [None, None, b"", None]
+    assert [row.statements for row in seconds_of(ticked)] == [1, 0, 0, 0]
+    assert [row.backend_cpu_ns for row in seconds_of(ticked)] == [0, 6, 1, 0], "of one that has gone nothing more"
+    assert [row.in_flight_ns for row in seconds_of(ticked)] == [0, S + 300, 0, 0]
+    assert [row.response for row in seconds_of(ticked)] == [None, None, b"", None]
     assert not ticked.outcomes
 
     seen = connections.seconds(connections.all[2])
-    assert [(each.t_ns, each.backend_cpu_ns) for each in seen] == [(101 * S, 1), (102 * S, 1)]
+    assert [(row.t_ns, row.backend_cpu_ns) for row in seen] == [(101 * S, 1), (102 * S, 1)]
     assert seen[0].wait == waits[103]
     assert seen[1].client_cpu_ns == seconds_of(ticked)[0].client_cpu_ns, "that of the process that serves it"
     totals = connections.totals("query", 2.0)
@@ -118,7 +118,7 @@ def test_each_connection_has_its_own_second(page: Page) -> None:
 
 def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> None:
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(warm_up_s=0.0), 100 * S)
     for second in range(1, 4):
         count(page, 1, *[1000] * 20)
         page.set_word(1, Word.ROWS, second * 200)
@@ -137,7 +137,7 @@ def test_a_statement_that_is_too_old_is_seen_between_two_ticks(page: Page) -> No
 
 def test_the_server_is_asked_for_ages_that_no_page_has(page: Page) -> None:
     connections = Connections(ASKED, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(), 100 * S)
     waits = {103: Wait("Client:ClientRead", "idle"), 104: Wait("", "active"), 999: Wait("", "idle")}
     observed = Observed(waits, (), ages_ns={103: 400, 104: 500, 999: 0})
     connections.observe(observed, lambda age_ns: age_ns // 2, 101 * S)
@@ -150,7 +150,7 @@ def test_the_server_is_asked_for_ages_that_no_page_has(page: Page) -> None:
 
 def test_a_stall_begins_by_the_clock_with_ages_in_active_time(page: Page) -> None:
     connections = Connections(ASKED, page, server())
-    connections.begin(lambda each: each.slot, StallRule(warm_up_s=0.0), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(warm_up_s=0.0), 100 * S)
     count(page, 2, *[1000] * 20)
     connections.tick(103 * S, S, server(), {})
     connections.observe(
@@ -162,15 +162,15 @@ def test_a_stall_begins_by_the_clock_with_ages_in_active_time(page: Page) -> Non
 
 def test_a_stopped_or_locked_backend_is_blocked(page: Page) -> None:
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(), 100 * S)
     locked = Observed({101: Wait("Lock:relation", "active", (9,)), 102: Wait("", "active")}, ())
     page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
 
     def look(t_s: float, observed: Observed, *stopped: int) -> list[tuple[int, str, float]]:
         connections.seek_blocked(observed, lambda pid: pid in stopped, int, int(t_s * S))
         return [
-            (each.slot, change.kind, (change.stall.started_ns - 100 * S) / S)
-            for each, change in connections.look(int(t_s * S))
+            (connection.slot, change.kind, (change.stall.started_ns - 100 * S) / S)
+            for connection, change in connections.look(int(t_s * S))
         ]
 
     assert look(100.4, locked, 101) == [], "it has not lasted: nobody asks"
@@ -186,14 +186,14 @@ def test_a_stopped_or_locked_backend_is_blocked(page: Page) -> None:
     for t_s in (105.3, 106.0):
         assert look(t_s, Observed({}, ()), 102) == []
     assert look(106.2, Observed({}, ()), 102) == [(1, "began", 5.1)], "since the look before"
-    ended = {each.slot: change.stall for each, change in connections.finish(107 * S)}
+    ended = {connection.slot: change.stall for connection, change in connections.finish(107 * S)}
     assert [ended[slot].ended_ns for slot in (0, 1)] == [102 * S, 107 * S], "when it went on; or was not seen to"
     assert {stall.trigger for stall in ended.values()} == {"blocked"}
 
 
 def test_a_wait_for_a_lock_is_none_while_its_role_is_at_work(page: Page) -> None:
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(), 100 * S)
     page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
     wait = Wait("Lock:transactionid", "active", (102,))
 
@@ -215,7 +215,7 @@ def test_a_wait_for_a_lock_is_none_while_its_role_is_at_work(page: Page) -> None
 
 def test_a_backend_is_blocked_in_its_servers_own_time(page: Page) -> None:
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(), 100 * S)
     page.set_word(0, Word.IN_FLIGHT_NS, 100 * S)
     locked = Observed({101: Wait("Lock:relation", "active", (9,))}, ())
 
@@ -235,11 +235,11 @@ def test_a_backend_is_blocked_in_its_servers_own_time(page: Page) -> None:
 
 def test_an_uncounted_statement_may_be_blocked_too(page: Page) -> None:
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(), 100 * S)
     page.set_word(0, Word.BUSY, 1)
-    for t_s, found in ((100.2, 0), (100.4, 0), (101.0, 0), (101.3, 1)):
+    for t_s, blocked in ((100.2, 0), (100.4, 0), (101.0, 0), (101.3, 1)):
         connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, int, int(t_s * S))
-        assert len(connections.look(int(t_s * S))) == found
+        assert len(connections.look(int(t_s * S))) == blocked
     page.set_word(0, Word.BUSY, 0)
     connections.seek_blocked(Observed({}, ()), lambda pid: pid == 101, int, 102 * S)
     connections.look(102 * S)
@@ -249,30 +249,30 @@ def test_an_uncounted_statement_may_be_blocked_too(page: Page) -> None:
 
 def test_backends_stopped_for_another_slice_have_no_state(page: Page) -> None:
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 100 * S)
+    connections.begin(lambda connection: connection.slot, StallRule(), 100 * S)
     stopped = ServerSample({"cpu_ns": 1}, {}, {101: Task(101, "T", 1, 0, 0, 0, 0, 0, 0)})
     for second, halted in ((101, True), (102, False)):
         connections.tick(second * S, S, stopped, {}, halted=halted)
     seen = connections.seconds(connections.all[0])
-    assert [(each.backend_state, bool(each.client_state)) for each in seen] == [("", False), ("T", True)]
+    assert [(row.backend_state, bool(row.client_state)) for row in seen] == [("", False), ("T", True)]
 
 
 def test_backends_that_are_not_seen_have_no_figures(page: Page) -> None:
     connections = Connections(STEP, page, ServerSample({}, {}, {}))
-    connections.begin(lambda each: each.slot, StallRule(), 0)
-    assert {each.backend_cpu_ns for each in seconds_of(connections.tick(S, S, ServerSample({}, {}, {}), {}))} == {None}
+    connections.begin(lambda connection: connection.slot, StallRule(), 0)
+    assert {row.backend_cpu_ns for row in seconds_of(connections.tick(S, S, ServerSample({}, {}, {}), {}))} == {None}
     assert connections.totals("query", 1.0).backend_cpu_ns is None
 
 
 def test_a_shared_process_counts_with_the_first_it_serves(page: Page) -> None:
     page.words[Control.ELSEWHERE] = 1
     connections = Connections(STEP, page, server())
-    connections.begin(lambda each: each.slot, StallRule(), 0)
+    connections.begin(lambda connection: connection.slot, StallRule(), 0)
     for slot in range(len(STEP.roles)):  # each is told the same
         page.set_word(slot, Word.CLIENT_CPU_NS, 700)
         page.set_word(slot, Word.CLIENT_VOLUNTARY, 3)
     ticked = connections.tick(S, S, server(), {})
-    assert [(each.client_cpu_ns, each.client_switches) for each in seconds_of(ticked)] == [(700, 3), *[(0, 0)] * 3]
+    assert [(row.client_cpu_ns, row.client_switches) for row in seconds_of(ticked)] == [(700, 3), *[(0, 0)] * 3]
     assert connections.seconds(connections.all[3])[0].client_cpu_ns == 700, "that of the process that serves it"
     assert sum(connections.totals(name, 1.0).client_cpu_ns for name in ("query", "select")) == 700
 

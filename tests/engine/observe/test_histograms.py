@@ -26,13 +26,13 @@ def test_each_reading_has_what_is_new_and_the_quantiles_of_all(readings: list[tu
             for time_us in times_us:
                 live[row, histogram.index(time_us)] += 1
         fresh = histograms.fresh(longest_us * 1000)
-        assert fresh.packed == [histogram.pack(Counter(map(histogram.index, own))) for own in reading]
-        bounds = [histogram.bounds(histogram.index(max(own)))[1] if own else 0 for own in reading]
+        assert fresh.packed == [histogram.pack(Counter(map(histogram.index, times))) for times in reading]
+        bounds = [histogram.bounds(histogram.index(max(times)))[1] if times else 0 for times in reading]
         assert fresh.longest_us.tolist() == bounds
         for q in (0.5, 0.99):
-            counts = [Counter(map(histogram.index, own)) for own in every]
-            found = [histograms.quantile_us(row, q) for row in range(len(every))]
-            assert found == [histogram.quantile_us(each, q) for each in counts]
+            counts = [Counter(map(histogram.index, times)) for times in every]
+            quantiles = [histograms.quantile_us(row, q) for row in range(len(every))]
+            assert quantiles == [histogram.quantile_us(counter, q) for counter in counts]
 
 
 def test_of_no_connections_there_is_nothing() -> None:

@@ -46,8 +46,8 @@ def ended(bench: Bench, event: int) -> dict[str, Any]:
 
     def data() -> dict[str, Any] | None:
         with JournalReader(bench.run) as reader:
-            found = reader.event(event)
-        return found.data if found.ended_ns is not None else None
+            stall = reader.event(event)
+        return stall.data if stall.ended_ns is not None else None
 
     return wait_for(data, "the stall to end")
 
@@ -87,14 +87,14 @@ def test_a_backend_behind_a_lock_is_seen_with_the_holder(bench: Bench, step: Ste
         snapshot = wait_for(with_user_stack, "the user stack")
         with JournalReader(bench.run) as reader:
             cause = reader.event(stall.id).data["causes"][0]["text"]
-        wait_for(lambda: [each for each in logged(bench) if "relation pi1" in each["target"]], "the log's name of it")
+        wait_for(lambda: [row for row in logged(bench) if "relation pi1" in row["target"]], "the log's name of it")
         connection.rollback()
     assert f"held by pid {holder} (someone: LOCK TABLE pi1 IN ACCESS EXCLUSIVE MODE) for 100%" in cause
     assert snapshot["wait"] == "Lock:relation"
     assert snapshot["syscall"] in ("epoll_wait", "epoll_pwait")
     assert any("epoll" in frame or "ep_poll" in frame for frame in snapshot["kernel"])
     assert "ProcSleep" in snapshot["user"] and "LockAcquireExtended" in snapshot["user"], snapshot
-    ((pid, what),) = [(found["pid"], found["what"]) for found in snapshot["blocked_by"]]
+    ((pid, what),) = [(holder["pid"], holder["what"]) for holder in snapshot["blocked_by"]]
     assert pid == holder
     assert "someone" in what and "idle in transaction" in what and "LOCK TABLE pi1" in what
     assert ended(bench, stall.id)["snapshot"]["user"] == snapshot["user"]

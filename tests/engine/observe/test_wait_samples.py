@@ -69,9 +69,9 @@ def test_the_table_has_the_events_that_a_server_lists(label: str, server: Callab
 def test_a_version_without_a_list_has_the_names_of_the_table(major: int, build: Callable[[int | str], Build]) -> None:
     program = (build(major).bin / "postgres").read_bytes()
     words = set(program.split(b"\0"))
-    own = {event.partition(":")[2].encode() for event in events_of(major)} - {b"autoprewarm", b"pg_stat_statements"}
+    names = {event.partition(":")[2].encode() for event in events_of(major)} - {b"autoprewarm", b"pg_stat_statements"}
     # The end of one text may stand for another.
-    assert [name for name in own - words if name + b"\0" not in program] == []
+    assert [name for name in names - words if name + b"\0" not in program] == []
 
 
 def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[int | str], Server]) -> None:
@@ -88,8 +88,8 @@ def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[i
                 pass
             for t_ns in range(1_000 * MS, 11_000 * MS, 10 * MS):
                 page.words[Control.PAUSED_SINCE_NS] = 1 if 3_000 * MS <= t_ns < 8_000 * MS else 0
-                if found := looks.look(t_ns):
-                    old |= found.ages_ns.keys()
+                if sample := looks.look(t_ns):
+                    old |= sample.ages_ns.keys()
             seen = looks.take(1, 11_000 * MS, 5_000 * MS)
             assert looks.take(1, 12_000 * MS, 1_000 * MS) == [], "all was taken"
         finally:
@@ -104,7 +104,7 @@ def test_looks_count_what_is_seen_while_the_server_is_driven(server: Callable[[i
         ("idle", count, {"Client:ClientRead": count}),
         ("stuck", count, {"Lock:advisory": count}),
     ]
-    assert {name: dict(counts) for name, counts in looks.seen.items()} == {each.role: each.data for each in seen}
+    assert {name: dict(counts) for name, counts in looks.seen.items()} == {row.role: row.data for row in seen}
     page.close()
 
 

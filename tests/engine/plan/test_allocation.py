@@ -62,15 +62,15 @@ def test_pairs_are_long_where_clusters_are_alike() -> None:
 
 def test_four_pairs_come_before_narrow_ones() -> None:
     steps = {"a": OpenStep(4, 0.05, (4.0,))}
-    found = divide(steps, 0, Budget(200.0, 60.0, 1.0), TAU, 1, 99)
-    assert (found.pairs, found.seconds["a"]) == (3, 6)
+    division = divide(steps, 0, Budget(200.0, 60.0, 1.0), TAU, 1, 99)
+    assert (division.pairs, division.seconds["a"]) == (3, 6)
 
 
 def test_what_the_rest_will_buy() -> None:
     """Certainties are 3 / (tau^2 + 0.01^2 / 4) so far and as much once more."""
-    found = divide({"a": OpenStep(4, 0.01, (4.0,) * 3)}, 0, Budget(42.0, 10.0, 1.0), TAU, 3, 3)
-    assert (found.pairs, found.seconds["a"]) == (3, 4)
-    assert found.narrowing["a"] == pytest.approx(1 / math.sqrt(2)) == pytest.approx(shrinks(3, 3))
+    division = divide({"a": OpenStep(4, 0.01, (4.0,) * 3)}, 0, Budget(42.0, 10.0, 1.0), TAU, 3, 3)
+    assert (division.pairs, division.seconds["a"]) == (3, 4)
+    assert division.narrowing["a"] == pytest.approx(1 / math.sqrt(2)) == pytest.approx(shrinks(3, 3))
     assert divide({"a": OpenStep(4, 0.01, (4.0,))}, 0, Budget(1.0, 10.0, 1.0), TAU, 3, 3).narrowing["a"] == 1
 
 

@@ -27,8 +27,8 @@ def estimate(bench: Bench, build: Callable[[int | str], Build]) -> Callable[...,
         labels = ",".join(build(major).label for major in builds)
         done = bench("--pg", labels, *options, "--estimate")
         assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        plan: dict[str, Any] = json.loads(done.stdout)
+        return plan
 
     return of
 
@@ -51,15 +51,15 @@ def estimate(bench: Bench, build: Callable[[int | str], Build]) -> Callable[...,
 def test_where_slices_cannot_be_an_even_number_of_cells_is_run(
     estimate: Callable[..., dict[str, Any]], options: tuple[str, ...], reason: str
 ) -> None:
-    found = estimate(*options)
-    assert found["interleave"] == "cells" and reason in found["interleave_reason"]
-    assert "--interleave" not in found["interleave_reason"]
-    assert found["cell_count"] == 2 * 4 * (2 if "--config" in options else 3 if "--set-each" in options else 1)
+    plan = estimate(*options)
+    assert plan["interleave"] == "cells" and reason in plan["interleave_reason"]
+    assert "--interleave" not in plan["interleave_reason"]
+    assert plan["cell_count"] == 2 * 4 * (2 if "--config" in options else 3 if "--set-each" in options else 1)
 
 
 def test_one_build_is_run_in_cells(estimate: Callable[..., dict[str, Any]]) -> None:
-    found = estimate(builds=(16,))
-    assert found["interleave"] == "cells" and "only one" in found["interleave_reason"]
+    plan = estimate(builds=(16,))
+    assert plan["interleave"] == "cells" and "only one" in plan["interleave_reason"]
 
 
 def test_what_was_decided_is_said(bench: Bench, build: Callable[[int | str], Build]) -> None:

@@ -11,10 +11,10 @@ from workloads.api.base import Step
 
 def test_steps_that_know_no_slices_are_refused() -> None:
     request = Request(builds=("12.11", "16.3"), interleave="slices")
-    whole = Step("l.x", "index", {})
+    unsliced = Step("l.x", "index", {})
     with pytest.raises(UserError, match="none of these steps can be sliced"):
-        interleaving.check(request, [whole])
-    interleaving.check(request, [whole, Step("l.i0", "load", {}, sliced="work")])
+        interleaving.check(request, [unsliced])
+    interleaving.check(request, [unsliced, Step("l.i0", "load", {}, sliced="work")])
 
 
 def test_slices_are_as_long_as_suits_the_steps_or_as_asked_for() -> None:

@@ -60,7 +60,7 @@ def test_only_what_is_not_as_usual_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("buildz = ['16.3']", "unknown option 'buildz' (nearest: builds"),
         ("builds = '16.3'", "builds must be a list of texts, not '16.3'"),
@@ -74,12 +74,12 @@ def test_only_what_is_not_as_usual_is_written() -> None:
         ("x = " + "[" * 20_000 + "]" * 20_000, "nested too deeply"),
     ],
 )
-def test_a_wrong_entry_is_told_with_the_file(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_entry_is_told_with_the_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(text)
     with pytest.raises(UserError) as raised:
         planfile.read(path)
-    assert told in str(raised.value) and str(path) in str(raised.value)
+    assert message in str(raised.value) and str(path) in str(raised.value)
 
 
 def test_only_files_of_a_decent_size_are_plans_and_configs(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_plans_config_file_is_found_beside_it(bench: Bench, plan: Callable[...
     below.mkdir(exist_ok=True)
     (below / "own.conf").write_text("work_mem = 8MB\n")
     (below.parent / "plain").write_text("work_mem = 9MB\n")
-    found = json.loads(bench("run", "--plan", file, "--dry-run", "--json").stdout)["manifest"]
-    assert {config["name"] for config in found["configs"].values()} == {"own", "plain"}
+    manifest = json.loads(bench("run", "--plan", file, "--dry-run", "--json").stdout)["manifest"]
+    assert {config["name"] for config in manifest["configs"].values()} == {"own", "plain"}
     (below / "own.conf").write_text("root:*:20228\n")
     said = refused(bench, "run", "--plan", file, "--dry-run")
     assert "own.conf:1: not a line of the form NAME = VALUE" in said and "20228" not in said
@@ -162,8 +162,8 @@ def test_kept_clusters_take_the_space_of_those_that_fit(bench: Bench, build: Cal
     )  # fmt: skip
     short, all_of_them = (json.loads(bench(*plan, *more).stdout) for more in (("--minutes", "20"), ()))
     assert 2 <= short["cell_count"] < 800 == all_of_them["cell_count"]
-    for found in (short, all_of_them):
-        assert found["needed_bytes"] / found["cell_count"] == pytest.approx(short["needed_bytes"] / short["cell_count"])
+    for case in (short, all_of_them):
+        assert case["needed_bytes"] / case["cell_count"] == pytest.approx(short["needed_bytes"] / short["cell_count"])
 
 
 def test_a_detached_start_prints_only_json_with_the_folder(bench: Bench, label: str) -> None:
@@ -186,13 +186,13 @@ def test_kernels_are_listed_with_the_running_one(bench: Bench) -> None:
 
 
 def test_all_choices_come_in_one_object(bench: Bench) -> None:
-    found = json.loads(bench("list", "choices", "--out", str(bench.out)).stdout)
-    assert set(found) == {
+    choices = json.loads(bench("list", "choices", "--out", str(bench.out)).stdout)
+    assert set(choices) == {
         "builds", "configs", "workloads", "loads", "options", "presets", "kernels", "runs",
     }, "probes take longer and are asked for apart"  # fmt: skip
     for what in ("builds", "configs", "workloads", "kernels"):
-        assert found[what] == json.loads(bench("list", what, "--json").stdout)
-    assert found["runs"] == [] and "planner-delete" in [row["preset"] for row in found["presets"]]
+        assert choices[what] == json.loads(bench("list", what, "--json").stdout)
+    assert choices["runs"] == [] and "planner-delete" in [row["preset"] for row in choices["presets"]]
 
 
 def test_naming_the_workload_of_a_plan_again_keeps_its_options(

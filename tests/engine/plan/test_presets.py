@@ -43,17 +43,17 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_every_preset_is_a_plan_at_each_of_its_scales() -> None:
     rows = {row["preset"]: row for row in presets.rows()}
     assert set(rows) == set(all_presets()) >= {"insert-2024-05", "planner-delete", "select-scaling", "quick-look"}
-    for name, found in all_presets().items():
+    for name, preset in all_presets().items():
         assert all(set(map(len, (line.values for line in table.lines))) == {len(table.subjects)}
-                   for table in found.published)  # fmt: skip
-        for scale in found.scales or ("",):
+                   for table in preset.published)  # fmt: skip
+        for scale in preset.scales or ("",):
             asked = {"preset": name, "builds": ["16.3", "17.0"], **({"scale": scale} if scale else {})}
             request = planfile.request(asked)
             assert planfile.request(request.entries()) == request, "once filled in nothing is added"
             load = workload(request.workload)
             plan = load.plan(checked(load.options, request.options))
             steps = [step["name"] for step in plan.record["steps"]]
-            assert {line.step for table in found.published for line in table.lines} <= set(steps)
+            assert {line.step for table in preset.published for line in table.lines} <= set(steps)
 
 
 def test_what_is_asked_for_is_on_top_of_a_preset() -> None:

@@ -61,14 +61,14 @@ def test_a_changed_settings_file_below_a_value_is_noticed(tmp_path: Path) -> Non
     manifest = planned(tmp_path, file)
     for others in ([], ["auto"]):
         name = "mine jit=off" if others else "jit=off"
-        own = Config(name, (("work_mem", "4MB"), ("jit", "off")), str(file))
-        each = dataclasses.replace(manifest, configs={config_key(name, "16.3"): own})
+        config = Config(name, (("work_mem", "4MB"), ("jit", "off")), str(file))
+        plan = dataclasses.replace(manifest, configs={config_key(name, "16.3"): config})
         file.write_text("work_mem = 4MB\njit = on\n")
         entries = manifest.request | {"configs": [str(file), *others], "set_each": "jit=off,on"}
-        resumption._check_configs(each, request_of(entries))
+        resumption._check_configs(plan, request_of(entries))
         file.write_text("work_mem = 8MB\n")
         with pytest.raises(UserError, match="config 'mine' has changed since the run began: work_mem is 8MB, was 4MB"):
-            resumption._check_configs(each, request_of(entries))
+            resumption._check_configs(plan, request_of(entries))
 
 
 def test_an_interval_that_is_longer_in_slices_is_no_change(tmp_path: Path) -> None:

@@ -15,19 +15,19 @@ LABELS = st.lists(st.sampled_from(["12.11", "14.10", "16.3", "17.0", "18.1"]), m
 
 @given(LABELS, st.integers(1, 12), st.booleans())
 def test_every_subject_has_one_cell_in_every_repeat(labels: list[str], repeats: int, aa: bool) -> None:
-    found = subjects(labels, ["auto", "cx7"], labels[0], aa)
-    cells = interleave(found, repeats)
-    assert [cell.ordinal for cell in cells] == list(range(len(found) * repeats))
+    compared = subjects(labels, ["auto", "cx7"], labels[0], aa)
+    cells = interleave(compared, repeats)
+    assert [cell.ordinal for cell in cells] == list(range(len(compared) * repeats))
     assert len({cell.id for cell in cells}) == len(cells)
     for repeat in range(1, repeats + 1):
-        assert {cell.subject for cell in cells if cell.repeat == repeat} == set(found)
+        assert {cell.subject for cell in cells if cell.repeat == repeat} == set(compared)
 
 
 @given(LABELS, st.integers(1, 6))
 def test_linear_drift_cancels_over_an_even_number_of_repeats(labels: list[str], blocks: int) -> None:
-    found = subjects(labels, ["auto"], labels[0], False)
-    cells = interleave(found, 2 * blocks)
-    places = {subject: sum(cell.ordinal for cell in cells if cell.subject == subject) for subject in found}
+    compared = subjects(labels, ["auto"], labels[0], False)
+    cells = interleave(compared, 2 * blocks)
+    places = {subject: sum(cell.ordinal for cell in cells if cell.subject == subject) for subject in compared}
     assert len(set(places.values())) == 1
 
 

@@ -17,8 +17,8 @@ def test_what_follows_a_workloads_colon_is_its_argument(tmp_path: Path) -> None:
     one, two = str(tmp_path / "a+b.sql"), str(tmp_path / "pgbench.sql")
     assert workload_argument("insert") == ("insert", {})
     assert workload_argument(f"pgbench:{one},{two}") == ("pgbench", {"script": [one, two]})
-    for text, told in (("insert:a", "takes no value"), ("insert+pgbench-select", "unknown workload")):
-        with pytest.raises(UserError, match=told):
+    for text, message in (("insert:a", "takes no value"), ("insert+pgbench-select", "unknown workload")):
+        with pytest.raises(UserError, match=message):
             planfile.request({"builds": ["16.3"], "workload": text})
 
 

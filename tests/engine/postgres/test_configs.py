@@ -70,8 +70,8 @@ NAMED = ("cx5", "cx7", "cx9a2_bee", "cx9a2_c8r32")
 
 
 def one(spec: str, build: Build, *texts: str) -> Config:
-    (found,) = resolve([spec])
-    return apply(found, build, MACHINE, overrides(texts))
+    (config,) = resolve([spec])
+    return apply(config, build, MACHINE, overrides(texts))
 
 
 @pytest.mark.parametrize("column, name", list(enumerate(NAMED)))
@@ -140,7 +140,7 @@ def test_a_later_setting_with_outside_effects_is_left_out(name: str) -> None:
 
 
 def test_no_config_of_the_catalog_has_a_setting_that_is_left_out() -> None:
-    assert not [own for spec in catalog() for own in spec.settings if setting_kinds.refusal(own.name, own.value)]
+    assert not [item for spec in catalog() for item in spec.settings if setting_kinds.refusal(item.name, item.value)]
 
 
 def test_a_foreign_config_runs_without_outside_effects(build: Builds, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_settings_may_end_with_a_major_version(build: Builds, tmp_path: Path) ->
 
 def test_workers_are_set_by_the_names_of_18_and_19() -> None:
     (spec,) = resolve(["cx10c"])
-    old, new = ({name: own for name, own in spec.of(major).items() if name.startswith("io_")} for major in (18, 19))
+    old, new = ({name: value for name, value in spec.of(major).items() if name.startswith("io_")} for major in (18, 19))
     assert old == {"io_method": "worker", "io_workers": "16"}
     assert new == {"io_method": "worker", "io_min_workers": "16", "io_max_workers": "16"}
 
@@ -389,9 +389,9 @@ def test_auto_keeps_within_memory_and_disk(memory_gib: float, free_gib: float) -
 
 @given(st.floats(0.5, 512), st.floats(0, 0.005))
 def test_auto_is_the_same_when_memory_differs_by_little(memory_gib: float, less: float) -> None:
-    whole = round(memory_gib * 2) / 2
-    machine = Machine(int(whole * GIB), 1000 * GIB)
-    assert scale(machine) == scale(replace(machine, memory_bytes=int(whole * GIB * (1 - less * min(1, 16 / whole)))))
+    gib = round(memory_gib * 2) / 2
+    machine = Machine(int(gib * GIB), 1000 * GIB)
+    assert scale(machine) == scale(replace(machine, memory_bytes=int(gib * GIB * (1 - less * min(1, 16 / gib)))))
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def test_what_a_session_did_is_in_the_difference_once_it_ended(major: int, serve
     if major >= 19:
         assert 0 <= change["wal"][""]["wal_fpi_bytes"] < change["wal"][""]["wal_bytes"]
     if "io" in change:
-        own = change["io"]["client backend/relation/normal"]
-        assert own["hits"] > 10_000 and own["extend_bytes"] >= own["extends"] * 8192 > 1_000_000
+        io = change["io"]["client backend/relation/normal"]
+        assert io["hits"] > 10_000 and io["extend_bytes"] >= io["extends"] * 8192 > 1_000_000
         assert all(any(value for value in counters.values()) for counters in change["io"].values())
 
 
@@ -152,11 +152,11 @@ class Recorded:
 
 
 def test_the_recorded_rows_of_19_are_counted() -> None:
-    found = pgstat.snapshot(cast("Monitor", Recorded()))
-    assert found.views.keys() == views_of(19)
-    wal = found.views["wal"][""]
+    snapshot = pgstat.snapshot(cast("Monitor", Recorded()))
+    assert snapshot.views.keys() == views_of(19)
+    wal = snapshot.views["wal"][""]
     assert 0 < wal["wal_fpi_bytes"] < wal["wal_bytes"]
-    assert found.views["lock"]["relation"].keys() == {"waits", "wait_ms", "fastpath_exceeded"}
+    assert snapshot.views["lock"]["relation"].keys() == {"waits", "wait_ms", "fastpath_exceeded"}
     asked = (ROWS / "190000.json").read_text()
     assert all(f'"{name}"' in asked for name in re.findall(r"AS (\w+)", question("user_tables", 190000) or ""))
 
@@ -165,21 +165,21 @@ def test_the_recorded_rows_of_19_are_counted() -> None:
 def test_non_default_settings_have_the_servers_value(major: int, server: Servers) -> None:
     running = server(major)
     with Monitor(running.dsn()) as monitor:
-        found = {setting.name: setting for setting in pgstat.settings(monitor)}
-        assert found["shared_buffers"].value == "64MB"
-        assert found["shared_buffers"].source == "configuration file"
-        assert found["wal_buffers"].value.endswith("MB")
+        settings = {setting.name: setting for setting in pgstat.settings(monitor)}
+        assert settings["shared_buffers"].value == "64MB"
+        assert settings["shared_buffers"].source == "configuration file"
+        assert settings["wal_buffers"].value.endswith("MB")
         # What the monitor set for itself is not the server's.
-        assert "statement_timeout" not in found and "application_name" not in found
-        assert "data_directory" not in found
+        assert "statement_timeout" not in settings and "application_name" not in settings
+        assert "data_directory" not in settings
         with running.connect() as connection:
             connection.execute("ALTER SYSTEM SET geqo = off")
             connection.execute("ALTER SYSTEM SET statement_timeout = '77s'")
             connection.execute("SELECT pg_reload_conf()")
             try:
                 wait_for(lambda: "geqo" in {setting.name for setting in pgstat.settings(monitor)}, "the settings")
-                found = {setting.name: setting for setting in pgstat.settings(monitor)}
-                assert found["geqo"].value == "off" and found["statement_timeout"].value == "77000 x ms"
+                settings = {setting.name: setting for setting in pgstat.settings(monitor)}
+                assert settings["geqo"].value == "off" and settings["statement_timeout"].value == "77000 x ms"
             finally:
                 connection.execute("ALTER SYSTEM RESET geqo")
                 connection.execute("ALTER SYSTEM RESET statement_timeout")
@@ -223,7 +223,7 @@ def test_waits_name_the_event_and_who_blocks(major: int, server: Servers) -> Non
             said = activity.doing(blocked.blocked_by)
             ((oid,),) = monitor.ask("SELECT 'public.fought_over'::regclass::oid")
             ((database,),) = monitor.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
-            of = [activity.with_name(f"relation {oid} of database {each}") for each in (database, 7)]
+            of = [activity.with_name(f"relation {oid} of database {database_oid}") for database_oid in (database, 7)]
             pids = [waiter.info.backend_pid, holder.info.backend_pid, monitor.backend_pid, 1]
             looked = activity.waits([*pids, holder.info.backend_pid], (0, 1, 2, 2, 0))
         finally:
@@ -274,12 +274,12 @@ def test_a_vacuum_at_work_is_seen(major: int, server: Servers) -> None:
         activity = Activity(monitor)
         seen: set[tuple[str, str]] = set()
         with Monitor(running.dsn() + " user=plain") as stranger:
-            told = Activity(stranger)
+            watcher = Activity(stranger)
             unnamed: set[str] = set()
             while thread.is_alive() and not (seen and unnamed):
                 with suppress(MonitorError):
                     seen |= {(vacuum.relation, vacuum.phase) for vacuum in activity.sample().vacuums}
-                    unnamed |= {vacuum.relation for vacuum in told.sample().vacuums}
+                    unnamed |= {vacuum.relation for vacuum in watcher.sample().vacuums}
         thread.join()
         connection.execute("DROP TABLE dusty; DROP ROLE plain")
     assert seen and {relation for relation, _ in seen} == {"dusty"}

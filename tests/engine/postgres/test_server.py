@@ -424,12 +424,12 @@ def test_what_a_killed_server_leaves_in_shared_memory_is_removed(
     major: int, build: Builds, small_config: Configs, cell_dir: Path
 ) -> None:
     with Server(build(major), small_config(build(major)), cell_dir) as running:
-        own = segments_of(running)
-        assert len(own) >= 2
+        segments = segments_of(running)
+        assert len(segments) >= 2
         os.kill(running.pid, signal.SIGKILL)
         wait_for(lambda: not running.alive(), "its end")
-        assert still_there(own) == own
-    assert still_there(own) == set()
+        assert still_there(segments) == segments
+    assert still_there(segments) == set()
 
 
 def test_a_killed_server_of_initdb_leaves_no_shared_memory(
@@ -445,10 +445,10 @@ def test_a_killed_server_of_initdb_leaves_no_shared_memory(
                 killed.add(Path("sysv", segment))
                 os.kill(creator, signal.SIGKILL)
 
-    own = by_itself(build(16))
+    installation = by_itself(build(16))
     with (
         pytest.raises(ServerError, match="Killed"),
-        Server(own, small_config(own), cell_dir, waiting=Waiting(check=kill)),
+        Server(installation, small_config(installation), cell_dir, waiting=Waiting(check=kill)),
     ):
         pass
     assert killed and not still_there(killed)
@@ -467,14 +467,14 @@ time.sleep(1)
 def test_shared_memory_is_removed_with_its_last_process(build: Builds, small_config: Configs, cell_dir: Path) -> None:
     """A process that ends is attached for a moment in which nobody can see whose program it runs."""
     with Server(build(16), small_config(build(16)), cell_dir) as running:
-        own = segments_of(running)
-        (number,) = (path.name for path in own if not path.is_absolute())
+        segments = segments_of(running)
+        (number,) = (path.name for path in segments if not path.is_absolute())
         command = [sys.executable, "-c", ATTACH, number]
         holder = subprocess.Popen(command, stdout=subprocess.PIPE, **unprivileged().identity())
         assert holder.stdout is not None and holder.stdout.readline() == b"\n"
         os.kill(running.pid, signal.SIGKILL)
         wait_for(lambda: not running.alive(), "its end")
-    assert still_there(own) == set()
+    assert still_there(segments) == set()
     assert holder.wait() == 0
 
 

@@ -33,15 +33,15 @@ def events(version: str, anchor: tuple[int, int] = (0, 0)) -> list[LogEvent]:
         return [*log.poll(), *log.poll()]
 
 
-def of_kind(kind: str, found: list[LogEvent]) -> list[LogEvent]:
-    return [event for event in found if event.kind == kind]
+def of_kind(kind: str, logged: list[LogEvent]) -> list[LogEvent]:
+    return [event for event in logged if event.kind == kind]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_checkpoint_begins_and_ends(version: str) -> None:
-    found = of_kind("checkpoint", events(version))
-    began = [event for event in found if event.ended_ns is None]
-    ended = [event for event in found if event.ended_ns is not None]
+    checkpoints = of_kind("checkpoint", events(version))
+    began = [event for event in checkpoints if event.ended_ns is None]
+    ended = [event for event in checkpoints if event.ended_ns is not None]
     assert [event.started_ns for event in began] == [event.started_ns for event in ended]
     assert {"wal", "immediate force wait"} <= {event.data["cause"] for event in began}
     complete = [event for event in ended if "aborted" not in event.data]
@@ -62,8 +62,8 @@ def test_a_checkpoint_that_a_crash_interrupts_is_aborted(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_vacuum_has_its_length_and_its_work(version: str) -> None:
-    found = [event for event in of_kind("autovacuum", events(version)) if event.data["relation"] == "pi1"]
-    vacuums = [event for event in found if event.data["operation"] == "vacuum" and event.data["index_scans"] > 0]
+    logged = [event for event in of_kind("autovacuum", events(version)) if event.data["relation"] == "pi1"]
+    vacuums = [event for event in logged if event.data["operation"] == "vacuum" and event.data["index_scans"] > 0]
     data = vacuums[0].data
     assert data["tuples_removed"] >= 20_000 and data["tuples_remain"] >= 39_000 and data["tuples_dead"] == 0
     assert data["pages_remain"] == 2858 and data["hits"] > 10_000 and data["dirtied"] > 6000
@@ -71,27 +71,27 @@ def test_a_vacuum_has_its_length_and_its_work(version: str) -> None:
     assert vacuums[0].ended_ns is not None
     assert vacuums[0].ended_ns - vacuums[0].started_ns == round(data["elapsed_s"] * SECOND_NS)
     assert ("wal_bytes" in data, data.get("index_scan")) == ((False, None) if version == "12.11" else (True, "needed"))
-    assert any(event.data["operation"] == "analyze" and event.data["elapsed_s"] > 0 for event in found)
+    assert any(event.data["operation"] == "analyze" and event.data["elapsed_s"] > 0 for event in logged)
 
 
 def test_a_vacuum_that_leaves_the_indexes_alone_says_so() -> None:
-    found = of_kind("autovacuum", events("16.3"))
-    assert {event.data.get("index_scan") for event in found} >= {"needed", "not needed", "bypassed"}
+    vacuums = of_kind("autovacuum", events("16.3"))
+    assert {event.data.get("index_scan") for event in vacuums} >= {"needed", "not needed", "bypassed"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_cancelled_vacuum_is_no_error(version: str) -> None:
-    found = events(version)
-    (cancelled,) = of_kind("autovacuum_cancelled", found)
+    logged = events(version)
+    (cancelled,) = of_kind("autovacuum_cancelled", logged)
     assert cancelled.data["relation"] == "pi1" and cancelled.ended_ns == cancelled.started_ns
-    assert not any("autovacuum" in event.data["message"] for event in of_kind("server_error", found))
+    assert not any("autovacuum" in event.data["message"] for event in of_kind("server_error", logged))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_lock_waits_have_holders_and_ends(version: str) -> None:
-    found = of_kind("lock_wait", events(version))
-    began = [event for event in found if event.ended_ns is None]
-    ended = [event for event in found if event.ended_ns is not None]
+    waits = of_kind("lock_wait", events(version))
+    began = [event for event in waits if event.ended_ns is None]
+    ended = [event for event in waits if event.ended_ns is not None]
     assert len(began) == len(ended) == 3
     assert [event.started_ns for event in began] == [event.started_ns for event in ended]
     by_vacuum, waited, timed_out = ended
@@ -103,12 +103,12 @@ def test_lock_waits_have_holders_and_ends(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_errors_have_their_statement_and_their_severity(version: str) -> None:
-    found = of_kind("server_error", events(version))
-    messages = [event.data["message"] for event in found]
-    assert [event.data.get("statement") for event in found if "division" in event.data["message"]] == ["select 1/0"]
-    full = next(event for event in found if "No space left on device" in event.data["message"])
+    errors = of_kind("server_error", events(version))
+    messages = [event.data["message"] for event in errors]
+    assert [event.data.get("statement") for event in errors if "division" in event.data["message"]] == ["select 1/0"]
+    full = next(event for event in errors if "No space left on device" in event.data["message"])
     assert full.data["severity"] == "ERROR" and full.data["hint"] == "Check free disk space."
-    killed = next(event for event in found if "terminated by signal 9" in event.data["message"])
+    killed = next(event for event in errors if "terminated by signal 9" in event.data["message"])
     assert killed.data["severity"] == "LOG" and "commit" in killed.data["detail"]
     assert len(messages) == 6, messages
     kind = "" if version == "12.11" else "client backend"
@@ -131,7 +131,7 @@ def test_events_do_not_depend_on_when_one_looks(
 ) -> None:
     data = (RECORDED / f"{version}.log").read_bytes()
     path = tmp_path_factory.getbasetemp() / f"{time.monotonic_ns()}.log"
-    found: list[LogEvent] = []
+    polled: list[LogEvent] = []
     try:
         path.write_bytes(b"")
         with ServerLog(path, (0, 0)) as log, path.open("ab", buffering=0) as file:
@@ -139,12 +139,12 @@ def test_events_do_not_depend_on_when_one_looks(
             while position < len(data):
                 size = sizes[turn % len(sizes)]
                 file.write(data[position : position + size])
-                found += log.poll()
+                polled += log.poll()
                 position, turn = position + size, turn + 1
-            found += log.poll()
+            polled += log.poll()
     finally:
         path.unlink()
-    assert found == events(version)
+    assert polled == events(version)
 
 
 LINE = "1795169790.000|7|client backend|ERROR:  {0}\n"
@@ -259,11 +259,11 @@ def test_a_running_server_is_followed(
     major: int, talkative: Callable[[int], tuple[Server, psycopg.Connection[object]]]
 ) -> None:
     running, connection = talkative(major)
-    found: list[LogEvent] = []
+    logged: list[LogEvent] = []
     with ServerLog(running.log_path, (time.monotonic_ns(), time.time_ns())) as log:
 
         def await_event(condition: Callable[[LogEvent], bool]) -> None:
-            wait_for(lambda: found.extend(log.poll()) or any(map(condition, found)), "the event")  # type: ignore[func-returns-value]
+            wait_for(lambda: logged.extend(log.poll()) or any(map(condition, logged)), "the event")  # type: ignore[func-returns-value]
 
         def fails() -> None:
             """An error that no other test has made."""
@@ -273,7 +273,7 @@ def test_a_running_server_is_followed(
             await_event(lambda event: event.kind == "server_error" and mark in event.data["message"])
 
         fails()  # what other tests have done stands before it in the log, which is read in parts
-        found.clear()
+        logged.clear()
         began_ns = time.monotonic_ns()
         connection.execute(
             "CREATE TABLE log_test AS SELECT g AS a, repeat('x', 200) AS b FROM generate_series(1, 20000) g"
@@ -296,4 +296,4 @@ def test_a_running_server_is_followed(
         await_event(lambda event: event.data.get("relation") == "log_test" and event.data.get("operation") == "vacuum")
         await_event(lambda event: event.data.get("relation") == "log_test" and event.data.get("operation") == "analyze")
         fails()
-    assert [event for event in found if not began_ns - SECOND_NS <= event.started_ns <= time.monotonic_ns()] == []
+    assert [event for event in logged if not began_ns - SECOND_NS <= event.started_ns <= time.monotonic_ns()] == []

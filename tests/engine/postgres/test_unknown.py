@@ -49,5 +49,5 @@ def test_a_future_version_is_measured_and_gaps_reported(bench: Bench, new_folder
     comparison = toy.comparison()
     seen = {cell["subject"]: by_kind(cell["waits"]["ask"]) for cell in comparison["cells"]}  # type: ignore[attr-defined]
     assert seen[OLD]["other"] > 0.5 and seen["new"]["unknown"] > 0.5 and "other" not in seen["new"]
-    told = " ".join(toy("compare", "--all").stdout.split())
-    assert "new has what pgbed does not know: statistics of wal are left out" in told and "pg_stat_teleport" in told
+    output = " ".join(toy("compare", "--all").stdout.split())
+    assert "new has what pgbed does not know: statistics of wal are left out" in output and "pg_stat_teleport" in output

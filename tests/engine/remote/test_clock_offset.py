@@ -21,10 +21,10 @@ def trip(sent_ns: int, ahead_ns: int, there_ns: int, held_ns: int, back_ns: int)
 def test_the_true_offset_is_within_the_error_of_the_best_trip(
     ahead_ns: int, trips: list[tuple[int, int, int, int]]
 ) -> None:
-    found = clock_offset.best([trip(sent, ahead_ns, *rest) for sent, *rest in trips])
-    assert abs(found.ahead_ns - ahead_ns) <= found.error_ns + 1
-    assert found.error_ns <= min(there + back for _, there, _, back in trips) // 2
-    assert found.here(found.there(10**18)) == 10**18 and found.here(0) == found.there(0) == 0
+    offset = clock_offset.best([trip(sent, ahead_ns, *rest) for sent, *rest in trips])
+    assert abs(offset.ahead_ns - ahead_ns) <= offset.error_ns + 1
+    assert offset.error_ns <= min(there + back for _, there, _, back in trips) // 2
+    assert offset.here(offset.there(10**18)) == 10**18 and offset.here(0) == offset.there(0) == 0
 
 
 def test_clocks_that_run_apart_or_are_hardly_known_are_refused() -> None:

@@ -35,8 +35,8 @@ def test_packages_of_a_system_that_lists_no_files_go_there_too(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     subprocess.run(["tar", "-xf", tmp_path / "tar", "-C", there], check=True)
     asked = "import msgspec, numpy, psycopg.pq as pq; print(pq.__impl__, pq.__file__, numpy.arange(3).sum())"
-    told = subprocess.run(
+    printed = subprocess.run(
         ["sh", str(there / "python"), "-c", asked], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    assert told.stdout.split() == [psycopg.pq.__impl__, f"{there}/code/psycopg/pq/__init__.py", "3"], told.stderr
+    assert printed.stdout.split() == [psycopg.pq.__impl__, f"{there}/code/psycopg/pq/__init__.py", "3"], printed.stderr

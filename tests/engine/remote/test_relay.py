@@ -18,9 +18,9 @@ AHEAD_NS = 5_000_000_000_000
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     page = Page.create(2)
-    made = Relay(RemoteStep(page.fd, 2, -1, -1, "there", {}), page)
-    made.offset = made.first = made.last = Offset(AHEAD_NS, 1000, 0)
-    yield made
+    running = Relay(RemoteStep(page.fd, 2, -1, -1, "there", {}), page)
+    running.offset = running.first = running.last = Offset(AHEAD_NS, 1000, 0)
+    yield running
     page.close()
 
 

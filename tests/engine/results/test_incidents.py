@@ -23,7 +23,7 @@ def test_one_that_lasts_takes_in_all_that_begin_after_it() -> None:
 
 
 spans = st.tuples(st.integers(1, 2), st.integers(0, 50), st.integers(0, 20)).map(
-    lambda made: (made[0], made[1], made[1] + made[2])
+    lambda drawn: (drawn[0], drawn[1], drawn[1] + drawn[2])
 )
 
 
@@ -33,9 +33,9 @@ def test_every_stall_is_in_exactly_one_incident(stalls: list[Span]) -> None:
     assert sorted(stall for group in groups for stall in group) == sorted(stalls)
     assert all(len({client for client, _, _ in group}) == 1 for group in groups)
     for client in (1, 2):
-        own = [group for group in groups if group[0][0] == client]
-        reached = [max(ended or 0 for _, _, ended in group) for group in own]
-        begun = [group[0][1] for group in own]
+        of_client = [group for group in groups if group[0][0] == client]
+        reached = [max(ended or 0 for _, _, ended in group) for group in of_client]
+        begun = [group[0][1] for group in of_client]
         assert all(end < begin for end, begin in zip(reached, begun[1:], strict=False))
 
 

@@ -95,8 +95,8 @@ def test_each_plan_repeat_and_step_has_blocks_of_its_own(other: SliceSeed) -> No
 
 def test_the_blocks_of_a_seed_never_change() -> None:
     """Or a plan would say one thing and a resumed run do another."""
-    found = [("".join("ab"[BUILDS.index(each)] for each in block.order), block.slice_ns) for block in first(3, 2)]
-    assert found == [("abba", 52767784), ("baab", 52259998), ("abba", 53110007)]
+    blocks = [("".join("ab"[BUILDS.index(build)] for build in block.order), block.slice_ns) for block in first(3, 2)]
+    assert blocks == [("abba", 52767784), ("baab", 52259998), ("abba", 53110007)]
 
 
 @pytest.mark.parametrize("subjects", [(), BUILDS[:1], (BUILDS[0], BUILDS[0])])
@@ -108,8 +108,8 @@ def test_nothing_to_take_turns_is_refused(subjects: tuple[Subject, ...]) -> None
 @given(COUNTS, SEEDS, st.integers(1, 10_000))
 def test_rounds_vary_as_lengths_do_and_are_never_none(builds: int, seed: SliceSeed, rounds: int) -> None:
     for block in first(20, builds, seed):
-        found = rounds_of(block, rounds, 50)
-        assert found >= 1 and abs(found - rounds * block.slice_ns / 50e6) <= 0.5
+        drawn = rounds_of(block, rounds, 50)
+        assert drawn >= 1 and abs(drawn - rounds * block.slice_ns / 50e6) <= 0.5
 
 
 def test_rounds_double_or_halve_for_slices_off_by_two() -> None:

@@ -107,14 +107,14 @@ def runs(server: Server) -> bool:
 
 
 def collected(conductor: SliceStream, count: int) -> list[Slice]:
-    found: list[Slice] = []
+    slices: list[Slice] = []
 
     def enough() -> bool:
-        found.extend(conductor.slices())
-        return len(found) >= count
+        slices.extend(conductor.slices())
+        return len(slices) >= count
 
     wait_for(enough, f"{count} slices")
-    return found
+    return slices
 
 
 @pytest.fixture
@@ -124,48 +124,48 @@ def pair(server: Callable[[int | str], Server]) -> list[Server]:
 
 def test_servers_take_turns_and_every_statement_is_counted_once(pair: list[Server], account: Account) -> None:
     with driven(pair, account) as (_, conductor):
-        found = collected(conductor, 240)  # or others' use of the processors hinders one of the servers throughout
-        for earlier, later in itertools.pairwise(found):
+        slices = collected(conductor, 240)  # or others' use of the processors hinders one of the servers throughout
+        for earlier, later in itertools.pairwise(slices):
             assert later.opened_ns > earlier.counted_from_ns + earlier.counted_ns, "one was open while the other was"
-    for block in range(1, found[-1].block):
-        order = [each.side for each in found if each.block == block]
+    for block in range(1, slices[-1].block):
+        order = [turn.side for turn in slices if turn.block == block]
         assert order == order[::-1] and sorted(order) == [0, 0, 1, 1]
     for side in (0, 1):
-        own = [each for each in found if each.side == side]
-        assert all(each.rows == each.ops <= each.cpu_ops for each in own)
-        assert sum(each.ops > 0 and each.counted_ns > 0 for each in own) > len(own) / 2
+        of_side = [turn for turn in slices if turn.side == side]
+        assert all(turn.rows == turn.ops <= turn.cpu_ops for turn in of_side)
+        assert sum(turn.ops > 0 and turn.counted_ns > 0 for turn in of_side) > len(of_side) / 2
     # Each server's rate is what it would be alone, not half of it: about the same for both.
     rates = [
-        sum(each.ops for each in found if each.side == side)
-        / sum(each.counted_ns for each in found if each.side == side)
+        sum(turn.ops for turn in slices if turn.side == side)
+        / sum(turn.counted_ns for turn in slices if turn.side == side)
         for side in (0, 1)
     ]
     assert 0.4 < rates[0] / rates[1] < 2.5
-    assert all(each.cpu_ns > 0 for each in found if each.ops)
-    early = [each for each in found if each.early_ops]
-    assert len(early) > len(found) / 2
-    assert all(10_000_000 <= each.early_ns <= each.counted_ns and each.early_ops <= each.ops for each in early)
+    assert all(turn.cpu_ns > 0 for turn in slices if turn.ops)
+    early = [turn for turn in slices if turn.early_ops]
+    assert len(early) > len(slices) / 2
+    assert all(10_000_000 <= turn.early_ns <= turn.counted_ns and turn.early_ops <= turn.ops for turn in early)
 
 
 @pytest.mark.parametrize("clients", [1, 3])
 def test_by_work_all_slices_of_a_block_have_as_many_rounds(pair: list[Server], account: Account, clients: int) -> None:
     with driven(pair, account, by="work", clients=clients) as (pages, conductor):
-        found = collected(conductor, 80)
-        for earlier, later in itertools.pairwise(found):
+        slices = collected(conductor, 80)
+        for earlier, later in itertools.pairwise(slices):
             assert later.opened_ns > earlier.counted_from_ns + earlier.counted_ns, "one was open while the other was"
         os.kill(conductor.process.pid, signal.SIGSTOP)
         ahead = [sum(page.word(slot, Word.STATEMENTS) for slot in range(clients)) for page in pages]
         os.kill(conductor.process.pid, signal.SIGCONT)
     blocks: dict[int, list[Slice]] = {}
-    for each in found:
-        blocks.setdefault(each.block, []).append(each)
-    for made in blocks.values():
-        assert len(made) == 4 and len({each.cpu_ops for each in made}) == 1
-        assert made[0].cpu_ops % clients == 0
-        assert all(0 <= each.ops <= each.cpu_ops for each in made)
-    assert sum(each.ops for each in found) > sum(each.cpu_ops for each in found) / 2
-    assert abs(ahead[0] - ahead[1]) <= 4 * max(each.cpu_ops for each in found), "they come apart"
-    assert any(each.imbalance_ns for each in found) == (clients > 1)
+    for turn in slices:
+        blocks.setdefault(turn.block, []).append(turn)
+    for block in blocks.values():
+        assert len(block) == 4 and len({turn.cpu_ops for turn in block}) == 1
+        assert block[0].cpu_ops % clients == 0
+        assert all(0 <= turn.ops <= turn.cpu_ops for turn in block)
+    assert sum(turn.ops for turn in slices) > sum(turn.cpu_ops for turn in slices) / 2
+    assert abs(ahead[0] - ahead[1]) <= 4 * max(turn.cpu_ops for turn in slices), "they come apart"
+    assert any(turn.imbalance_ns for turn in slices) == (clients > 1)
 
 
 @pytest.mark.parametrize("questions", [(20_000, 3000), (1, 1)])
@@ -175,29 +175,29 @@ def test_work_left_at_the_end_is_done_but_not_counted(
     with driven(pair, account, by="work", questions=questions) as (pages, conductor):
         wait_for(lambda: all(page.word(0, Word.STATE) == State.DONE for page in pages), "the work to be done")
         wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
-        found = conductor.slices()
+        slices = conductor.slices()
         for side, page in enumerate(pages):
             assert page.word(0, Word.STATEMENTS) == questions[side]
-            assert sum(each.cpu_ops for each in found if each.side == side) <= min(questions)
+            assert sum(turn.cpu_ops for turn in slices if turn.side == side) <= min(questions)
             # What it paused for lies between its begin and its end, so that active time is right.
             active_ns = page.word(0, Word.ENDED_NS) - page.words[Control.START_NS] - page.words[Control.PAUSED_NS]
-            assert active_ns >= sum(each.counted_ns for each in found if each.side == side)
-    blocks = {each.block for each in found}
-    assert len(found) == 4 * len(blocks)
+            assert active_ns >= sum(turn.counted_ns for turn in slices if turn.side == side)
+    blocks = {turn.block for turn in slices}
+    assert len(slices) == 4 * len(blocks)
 
 
 def test_all_gates_open_when_the_engine_goes(pair: list[Server], account: Account) -> None:
     began_ns = time.monotonic_ns()
     with driven(pair, account) as (pages, conductor):
-        found = collected(conductor, 40)
+        slices = collected(conductor, 40)
         assert conductor.process.stdin is not None
         conductor.process.stdin.close()
         wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
-        found += conductor.slices()
+        slices += conductor.slices()
         for side, page in enumerate(pages):
             assert page.words[Control.GATE] == 1 and page.words[Control.PAUSED_SINCE_NS] == 0
-            own_ns = sum(each.counted_ns for each in found if each.side == side)
-            others_ns = sum(each.counted_ns for each in found if each.side != side)
+            own_ns = sum(turn.counted_ns for turn in slices if turn.side == side)
+            others_ns = sum(turn.counted_ns for turn in slices if turn.side != side)
             assert others_ns < page.words[Control.PAUSED_NS] < time.monotonic_ns() - began_ns - own_ns
             done = page.word(0, Word.STATEMENTS)
             wait_for(lambda page=page, done=done: page.word(0, Word.STATEMENTS) > done, "it to go on")  # type: ignore[misc]
@@ -205,7 +205,7 @@ def test_all_gates_open_when_the_engine_goes(pair: list[Server], account: Accoun
 
 def test_whole_statements_are_cut_one_server_at_a_time(pair: list[Server], account: Account) -> None:
     with driven(pair, account, by="whole", questions=(2, 6), answer="long") as (pages, conductor):
-        found = collected(conductor, 4)
+        slices = collected(conductor, 4)
         for _ in range(5):
             os.kill(conductor.process.pid, signal.SIGSTOP)
             wait_for(lambda: state(conductor.process.pid) == "T", "the conductor to stop")
@@ -214,24 +214,24 @@ def test_whole_statements_are_cut_one_server_at_a_time(pair: list[Server], accou
             os.kill(conductor.process.pid, signal.SIGCONT)
         wait_for(lambda: all(page.word(0, Word.STATE) == State.DONE for page in pages), "the work to be done")
         wait_for(lambda: conductor.process.poll() == 0, "the conductor to end")
-        found += conductor.slices()
+        slices += conductor.slices()
         assert not {state(pid) for server in pair for pid in children(server.pid)} & {"T"}
-        for earlier, later in itertools.pairwise(found):
+        for earlier, later in itertools.pairwise(slices):
             assert later.opened_ns >= earlier.opened_ns + earlier.counted_ns, "one was open while the other was"
-        for block in range(found[-1].block):
-            order = [each.side for each in found if each.block == block]
+        for block in range(slices[-1].block):
+            order = [turn.side for turn in slices if turn.block == block]
             assert order == order[::-1] and sorted(order) == [0, 0, 1, 1], "turns are kept to the end"
         for side, (page, questions) in enumerate(zip(pages, (2, 6), strict=True)):
-            own = [each for each in found if each.side == side]
-            assert page.word(0, Word.STATEMENTS) == questions < len(own), "statements are cut"
-            assert sum(each.spill_over_ns for each in own) < 0.05 * sum(each.cpu_ns for each in own)
+            of_side = [turn for turn in slices if turn.side == side]
+            assert page.word(0, Word.STATEMENTS) == questions < len(of_side), "statements are cut"
+            assert sum(turn.spill_over_ns for turn in of_side) < 0.05 * sum(turn.cpu_ns for turn in of_side)
             # Its own time is that of its slices up to its end: nothing of the other's, nor of the turns it idled.
             ended_ns = page.word(0, Word.ENDED_NS)
             active_ns = slice_times.active_ns(page, ended_ns) - page.words[Control.START_NS]
-            in_slices_ns = sum(max(0, min(each.counted_ns, ended_ns - each.opened_ns)) for each in own)
+            in_slices_ns = sum(max(0, min(turn.counted_ns, ended_ns - turn.opened_ns)) for turn in of_side)
             assert abs(active_ns - in_slices_ns) < 0.05 * in_slices_ns + 5e6
-        idle = [each for each in found if each.side == 0 and each.opened_ns > pages[0].word(0, Word.ENDED_NS)]
-        assert len(idle) > 2 and not any(each.stopped == 0 for each in idle), "one that is done still has its turns"
+        idle = [turn for turn in slices if turn.side == 0 and turn.opened_ns > pages[0].word(0, Word.ENDED_NS)]
+        assert len(idle) > 2 and not any(turn.stopped == 0 for turn in idle), "one that is done still has its turns"
 
 
 @pytest.mark.parametrize(("by", "answer"), [("time", "one"), ("whole", "long")])

@@ -35,8 +35,8 @@ def state(pid: int) -> str:
 
 def postmasters(bench: Bench) -> list[int]:
     """The processes of both cells, in the order of these."""
-    found = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
-    return [int(path.read_text().splitlines()[0]) for path in found]
+    files = sorted(bench.run.glob("cells/*/data/postmaster.pid"))
+    return [int(path.read_text().splitlines()[0]) for path in files]
 
 
 def session(bench: Bench, cell: int) -> psycopg.Connection[tuple[object, ...]]:
@@ -57,14 +57,14 @@ def pause_of_first(bench: Bench, pair: str) -> tuple[int, int]:
 
 def begun(bench: Bench) -> list[str]:
     """The steps of the first cell that have begun."""
-    return [step.name for each in bench.attempts()[:1] for step in bench.steps(each)]
+    return [step.name for attempt in bench.attempts()[:1] for step in bench.steps(attempt)]
 
 
 def totals(bench: Bench, step: str) -> list[StepTotals]:
     """The processes of a step, of both cells."""
     with JournalReader(bench.run) as reader:
-        found = [row.totals for each in reader.attempts() for row in reader.steps(each.id) if row.name == step]
-    return [each for each in found if each is not None]
+        steps = [row.totals for attempt in reader.attempts() for row in reader.steps(attempt.id) if row.name == step]
+    return [step for step in steps if step is not None]
 
 
 def test_all_of_the_other_server_stands_still_for_a_while(bench: Bench, pair: str) -> None:
@@ -76,8 +76,8 @@ def test_all_of_the_other_server_stands_still_for_a_while(bench: Bench, pair: st
     assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"]
     nothing_left(bench)
     pauses, queries = totals(bench, "pause"), totals(bench, "qr100")
-    assert all(each.spill_over_ns is not None and each.spill_over_ns < 50_000_000 for each in pauses), pauses
-    assert [each.spill_over_ns for each in queries] == [None, None], "each slice has its own"
+    assert all(pause.spill_over_ns is not None and pause.spill_over_ns < 50_000_000 for pause in pauses), pauses
+    assert [query.spill_over_ns for query in queries] == [None, None], "each slice has its own"
 
 
 @pytest.mark.parametrize("ends", ["engine", "server"])

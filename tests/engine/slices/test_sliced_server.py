@@ -34,8 +34,8 @@ def test_clients_and_backends_of_all_servers_get_the_same_cpus() -> None:
         assert cpus[0] == cpus[1]
         assert cpus[0][:2] == cpus[0][2:], "each client has its backend's"
         if len(os.sched_getaffinity(0)) > 1:
-            assert all(len(each) == 1 for each in cpus[0])
-            assert [page.word(slot, Word.CPU_PLUS_1) - 1 for slot in (0, 1)] == [min(each) for each in cpus[0][:2]]
+            assert all(len(mask) == 1 for mask in cpus[0])
+            assert [page.word(slot, Word.CPU_PLUS_1) - 1 for slot in (0, 1)] == [min(mask) for mask in cpus[0][:2]]
     finally:
         for process in processes:
             process.kill()

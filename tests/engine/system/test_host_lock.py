@@ -68,8 +68,8 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_second_run_is_refused_with_the_name_of_the_first(alone: Path) -> None:
     with host_lock.exclusive_run(concurrent=False):
         assert host_lock.is_held() and not host_lock.others()
-        told = rf"measuring on this machine \(process {os.getpid()}\), .* --allow-concurrent"
-        with pytest.raises(UserError, match=told), host_lock.exclusive_run(concurrent=False):
+        message = rf"measuring on this machine \(process {os.getpid()}\), .* --allow-concurrent"
+        with pytest.raises(UserError, match=message), host_lock.exclusive_run(concurrent=False):
             pytest.fail("two have it")
         with host_lock.exclusive_run(concurrent=True):
             pass
@@ -109,9 +109,9 @@ def test_another_network_namespace_is_the_same_machine(users: Sequence[int]) -> 
         assert said == "held\n" and "another run is measuring" in refused(users[0])
     assert refused(users[0]) == ""
     assert shutil.which("ip"), "this test needs iproute2"
-    with ExitStack() as made:
+    with ExitStack() as stack:
         subprocess.run(["ip", "netns", "add", "pgbed-lock"], check=True)
-        made.callback(subprocess.run, ["ip", "netns", "del", "pgbed-lock"], check=True)
+        stack.callback(subprocess.run, ["ip", "netns", "del", "pgbed-lock"], check=True)
         with held(uid=users[0]) as said, held("ip", "netns", "exec", "pgbed-lock", *as_user) as second:
             assert said == "held\n" and "another run is measuring" in second + refused(users[0])
 

@@ -114,8 +114,8 @@ def test_planner_counts_by_role_equal_planned_statements(bench: Bench, build: Ca
 
 
 def _cells(bench: Bench) -> list[dict[str, Any]]:
-    found: Any = bench.comparison()["cells"]
-    return list(found)
+    cells: Any = bench.comparison()["cells"]
+    return list(cells)
 
 
 @pytest.mark.parametrize("label", compiled_here())
@@ -181,7 +181,7 @@ def test_probes_attach_and_detach_within_a_step(bench: Bench, build: Callable[[i
 def test_no_tracer_survives_an_engine_that_is_killed(bench: Bench, build: Callable[[int | str], Build]) -> None:
     bench.detached("--pg", build(16).label, "--probes", "sched,planner", *LASTING)
     bench.await_step("l.i1")
-    pids = wait_for(lambda: found if len(found := tracers(bench)) == 2 else None, "two bpftraces")
+    pids = wait_for(lambda: pids if len(pids := tracers(bench)) == 2 else None, "two bpftraces")
     os.kill(bench.engine_pid(), signal.SIGKILL)
     wait_for(lambda: gone(pids), "bpftrace to end")
 

@@ -76,8 +76,8 @@ def test_a_user_with_a_rule_for_the_helper_sees_what_root_sees(
             for role, totals in step.totals.roles.items():
                 assert {("planner", role), ("sched", role)} <= seen
                 assert totals.statements <= step.totals.probes[role]["planner"]["n"] <= totals.statements + 5
-        told = [event.data["text"] for event in reader.events() if event.kind == "probe"]
-    assert not [text for text in told if "s missed" not in text], "a busy machine misses a second"
+        texts = [event.data["text"] for event in reader.events() if event.kind == "probe"]
+    assert not [text for text in texts if "s missed" not in text], "a busy machine misses a second"
 
 
 def test_no_tracer_of_roots_survives_an_engine_that_is_killed(
@@ -88,14 +88,14 @@ def test_no_tracer_of_roots_survives_an_engine_that_is_killed(
     assert done.returncode == 0, done.stdout + done.stderr
     bench.await_step("l.i1")
     engine = bench.engine_pid()
-    pids = wait_for(lambda: found if len(found := tracers(engine)) == 2 else None, "two bpftraces of root's")
+    pids = wait_for(lambda: pids if len(pids := tracers(engine)) == 2 else None, "two bpftraces of root's")
     os.kill(engine, signal.SIGKILL)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "bpftrace to end")
 
 
 def tracers(engine: int) -> list[int]:
     """The bpftraces of root's that descend from an engine."""
-    parents, found = dict[int, int](), list[int]()
+    parents, pids = dict[int, int](), list[int]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -104,12 +104,12 @@ def tracers(engine: int) -> list[int]:
                 continue
             parents[int(entry.name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
             if "(bpftrace)" in stat and owner == 0:
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
 
     def descends(pid: int) -> bool:
         return pid == engine or (pid in parents and descends(parents[pid]))
 
-    return [pid for pid in found if descends(pid)]
+    return [pid for pid in pids if descends(pid)]
 
 
 def test_the_rule_reaches_neither_other_programs_nor_other_users(theirs: Run, build: Callable[..., Build]) -> None:
