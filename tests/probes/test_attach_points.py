@@ -33,8 +33,8 @@ def asm(name: str, code: str, scope: str = "globl") -> str:
     return '__asm__("' + "\\n".join(lines) + '\\n");\n'
 
 
-def points(found: tuple[attach_points.Attachment, ...]) -> list[tuple[str, str]]:
-    return [(one.kind, one.symbol) for one in found]
+def points(attachments: tuple[attach_points.Attachment, ...]) -> list[tuple[str, str]]:
+    return [(one.kind, one.symbol) for one in attachments]
 
 
 @pytest.mark.slow
@@ -42,8 +42,8 @@ def points(found: tuple[attach_points.Attachment, ...]) -> list[tuple[str, str]]
 def test_a_function_with_a_cheap_first_instruction_is_taken(compile_c: Compile, pie: str) -> None:
     flags = (*PUSH, pie, "-fPIE" if pie == "-pie" else "-fno-pie")
     file = elf.read(compile_c("server", FUNCTION + MAIN, *flags))
-    (found,) = attach_points.resolve(file, PLAN_START, 16, kernel=NEW)
-    assert (found.kind, found.symbol, found.slow, found.instruction) == ("function", "pg_plan_query", False, "push")
+    (point,) = attach_points.resolve(file, PLAN_START, 16, kernel=NEW)
+    assert (point.kind, point.symbol, point.slow, point.instruction) == ("function", "pg_plan_query", False, "push")
     symbol = attach_points.find(file, "pg_plan_query")
     assert symbol is not None and file.bytes_at(symbol.address, 1) == b"\x55"
     assert file.machine == "x86_64" and len(file.build_id) in (0, 40)
@@ -84,8 +84,8 @@ def test_only_slow_entries_are_refused_unless_wished(compile_c: Compile) -> None
     file = elf.read(compile_c("server", FUNCTION + MAIN, *ENDBR))
     with pytest.raises(ProbeError, match=r"pg_plan_query starts with 'endbr64'.*--allow-slow-probes"):
         attach_points.resolve(file, PLAN_START, 16, kernel=NEW)
-    (found,) = attach_points.resolve(file, PLAN_START, 16, kernel=NEW, allow_slow=True)
-    assert found.slow
+    (point,) = attach_points.resolve(file, PLAN_START, 16, kernel=NEW, allow_slow=True)
+    assert point.slow
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spelled", "found"),
+    ("spelled", "expected"),
     [
         (("f.isra.0",), "f.isra.0"),
         (("f.part.3.isra.1", "f.cold"), "f.part.3.isra.1"),
@@ -133,11 +133,11 @@ def test_usdt_goes_first_and_needs_no_test(compile_c: Compile) -> None:
     ],
 )
 def test_clones_of_static_functions_need_their_exact_spelling(
-    compile_c: Compile, spelled: tuple[str, ...], found: str | None
+    compile_c: Compile, spelled: tuple[str, ...], expected: str | None
 ) -> None:
     source = "".join(asm(name, "push %rbp; pop %rbp", "local") for name in spelled)
     symbol = attach_points.find(elf.read(compile_c("server", source + MAIN)), "f")
-    assert (symbol.name if symbol else None) == found
+    assert (symbol.name if symbol else None) == expected
 
 
 @pytest.mark.slow
@@ -164,8 +164,8 @@ def test_a_candidate_counts_only_when_all_of_it_is_there() -> None:
 @pytest.mark.parametrize("label", LABELS)
 def test_no_server_that_was_read_needs_a_slow_entry(label: str) -> None:
     for probe in BY_ID.values():
-        found = attach_points.resolve_all(binary(label), probe.events, major(label), kernel=OLD)
-        assert not any(one.slow for event, several in found.items() if event != "caught" for one in several)
+        attached = attach_points.resolve_all(binary(label), probe.events, major(label), kernel=OLD)
+        assert not any(one.slow for event, several in attached.items() if event != "caught" for one in several)
 
 
 def test_a_wrapper_script_is_told_from_a_binary(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_newer_kernels_want_more_for_functions_of_a_server(server: Servers, acco
         with psycopg.connect(running.dsn(), autocommit=True, prepare_threshold=None) as connection:
             connection.execute("select 1")
             pid = connection.info.backend_pid
-        frames = frames_for(probed, PATIENCE_S, lambda found: total(found, "n", pid) > 0)
+        frames = frames_for(probed, PATIENCE_S, lambda seen: total(seen, "n", pid) > 0)
     assert total(frames, "n", pid) == 1, probed.messages
 
 

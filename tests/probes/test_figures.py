@@ -60,17 +60,17 @@ def test_a_step_is_the_sum_of_frames_and_the_largest_peak(
 
 
 def test_planning_in_windows_is_scaled_to_the_whole_step() -> None:
-    whole = {"delete": {"planner": planner(100, 5000, seconds=100.0)}}
+    complete = {"delete": {"planner": planner(100, 5000, seconds=100.0)}}
     windowed = {"delete": {"planner": planner(20, 1000, seconds=20.0) | {"mode": "window"}}}
-    for probes in (whole, windowed):
+    for probes in (complete, windowed):
         assert figures.step_figures(probes, ("insert", "delete"), 1000, 100.0)["plan_us_per_op"] == pytest.approx(5.0)
 
 
 def test_one_window_at_the_beginning_is_not_the_step() -> None:
     windowed = {"delete": {"planner": planner(20, 1000, seconds=9.0) | {"mode": "window"}}}
-    found = figures.step_figures(windowed, ("delete",), 1000, 50.0)
-    assert found["plan_us_per_op"] is None
-    (note,) = found["probe_notes"]
+    totals = figures.step_figures(windowed, ("delete",), 1000, 50.0)
+    assert totals["plan_us_per_op"] is None
+    (note,) = totals["probe_notes"]
     assert note.endswith("planner saw only the beginning of the step, as its windows are 60 s apart")
     assert figures.step_figures(windowed, ("delete",), 1000, 10.0)["plan_us_per_op"] == pytest.approx(1 / 0.9)
 
@@ -87,10 +87,10 @@ def test_one_window_at_the_beginning_is_not_the_step() -> None:
 def test_partial_counts_are_withheld_with_the_reason(mode: str, seconds: float, said: str) -> None:
     record = planner(100, 5000, seconds=seconds) | {"mode": mode, "frames": 9}
     probes = {"insert": {"planner": record}, "delete": {"planner": record}}
-    found = figures.step_figures(probes, ("insert", "delete"), 1000, 10.0)
-    assert (found["plan_us_per_op"] is None, found["plan_p99_us"] is None) == (bool(said), bool(said))
-    assert found["coverage"] == {"planner": seconds / 10}
-    assert found["probe_notes"] == ([f"planning per op is withheld: {said}"] if said else [])
+    totals = figures.step_figures(probes, ("insert", "delete"), 1000, 10.0)
+    assert (totals["plan_us_per_op"] is None, totals["plan_p99_us"] is None) == (bool(said), bool(said))
+    assert totals["coverage"] == {"planner": seconds / 10}
+    assert totals["probe_notes"] == ([f"planning per op is withheld: {said}"] if said else [])
     role = figures.role_figures(probes["insert"], 100, 10.0)
     assert (role["plan_n"], role.get("plan_withheld", "")) == (100, said)
     assert (role["plan_us_per_statement"] is None) == bool(said)
@@ -99,8 +99,8 @@ def test_partial_counts_are_withheld_with_the_reason(mode: str, seconds: float, 
 def test_a_complete_probe_stands_in_for_a_partial_one() -> None:
     few = planner(10, 700, seconds=1.0) | {"mode": "stalls"}
     endpoint = {"plan_n": 100, "plan_us": 4000, "seconds": 10.0, "mode": ""}
-    found = figures.role_figures({"planner": few, "endpoint": endpoint}, 100, 10.0)
-    assert (found["plan_n"], found["plan_us_per_statement"]) == (100, 40.0)
+    totals = figures.role_figures({"planner": few, "endpoint": endpoint}, 100, 10.0)
+    assert (totals["plan_n"], totals["plan_us_per_statement"]) == (100, 40.0)
     statements: dict[str, Any] = {"plans": 100, "plan_us": 5000, "calls": 100, "exec_us": 9000, "seconds": 10.0}
     probes: dict[str, dict[str, Any]] = {"insert": {"planner": few}, "statements": {"planstats": statements}}
     assert figures.step_figures(probes, ("insert",), 1000, 10.0)["plan_us_per_op"] == 5.0
@@ -127,9 +127,9 @@ def test_partial_run_queue_waits_cover_the_whole_step() -> None:
 
 def test_a_step_of_a_few_frames_says_so() -> None:
     record = planner(100, 5000, seconds=2.4) | {"mode": "", "frames": 3, "frame_s": 3.1}
-    found = figures.step_figures({"insert": {"planner": record}}, ("insert",), 1000, 2.5)
-    assert found["plan_us_per_op"] == pytest.approx(5.0 / 0.96)
-    assert found["probe_notes"] == ["planner: 3 frames only, which reach 0.7 s beyond the step"]
+    totals = figures.step_figures({"insert": {"planner": record}}, ("insert",), 1000, 2.5)
+    assert totals["plan_us_per_op"] == pytest.approx(5.0 / 0.96)
+    assert totals["probe_notes"] == ["planner: 3 frames only, which reach 0.7 s beyond the step"]
 
 
 def frame(second: float, records: dict[int, dict[str, int]], quality: Quality = NO_FAULT) -> Frame:
@@ -200,8 +200,8 @@ def test_a_row_has_the_sampled_functions_of_its_role() -> None:
 
 
 def test_a_bound_of_a_quantile_is_never_above_the_longest() -> None:
-    found = figures.role_figures({"planner": planner(100, 5000, seconds=1.0)}, 100, 1.0)
-    assert (found["plan_p99_us"], found["plan_mean_us"], found["plan_us_per_statement"]) == (100, 50.0, 50.0)
+    totals = figures.role_figures({"planner": planner(100, 5000, seconds=1.0)}, 100, 1.0)
+    assert (totals["plan_p99_us"], totals["plan_mean_us"], totals["plan_us_per_statement"]) == (100, 50.0, 50.0)
 
 
 def test_exact_phases_are_preferred_to_sampled_ones() -> None:

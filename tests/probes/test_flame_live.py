@@ -43,7 +43,7 @@ def test_what_a_server_did_is_in_the_page(
 
     for role, lines in stacks.by_role(folded).items():
         stacks.write_folded(tmp_path, "qr100", role, lines)
-    found = flame.Profile("16.3", stacks.parse(tmp_path / "stacks" / "qr100.query.folded"))
-    assert found.samples > 20
-    page = flame.page("qr100", "query", found)
-    assert any(name in page for name in ("ExecInterpExpr", "ExecScan", "FunctionNext")), sorted(found.folded)
+    profile = flame.Profile("16.3", stacks.parse(tmp_path / "stacks" / "qr100.query.folded"))
+    assert profile.samples > 20
+    page = flame.page("qr100", "query", profile)
+    assert any(name in page for name in ("ExecInterpExpr", "ExecScan", "FunctionNext")), sorted(profile.folded)

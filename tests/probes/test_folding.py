@@ -64,8 +64,8 @@ def test_a_sample_counts_for_the_function_that_ran(binary: elf.Elf) -> None:
         Stack(9, (main,), ("schedule",), 4),
         Stack(7, (), (), 1),
     ]
-    found = folding.functions(leaves, lambda pid: {9: "query", 7: "server"}[pid], lambda _: known)
-    assert found == {"query": {"standard_planner": 5, "schedule_[k]": 4}, "server": {folding.UNKNOWN: 1}}
+    counts = folding.functions(leaves, lambda pid: {9: "query", 7: "server"}[pid], lambda _: known)
+    assert counts == {"query": {"standard_planner": 5, "schedule_[k]": 4}, "server": {folding.UNKNOWN: 1}}
 
 
 @pytest.mark.slow

@@ -34,8 +34,8 @@ def ready(points: int = 8) -> str:
     return line("attached_probes", {"probes": points}) + line("printf", f"ready {100 * S}\n")
 
 
-def total(found: tuple[frames.Frame, ...], field: str) -> int:
-    return sum(record.get(field, 0) for frame in found for record in frame.records.values())
+def total(seen: tuple[frames.Frame, ...], field: str) -> int:
+    return sum(record.get(field, 0) for frame in seen for record in frame.records.values())
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -51,21 +51,21 @@ def total(found: tuple[frames.Frame, ...], field: str) -> int:
 def test_recorded_streams_of_every_version_hold_what_was_sent(
     probe: str, expected: dict[str, int], version: str
 ) -> None:
-    found = Reader(probe).feed((STREAMS / f"{probe}.{version}.jsonl").read_bytes())
-    assert {field: total(found, field) for field in expected} == expected
-    assert all(0.9 * S < frame.dt_ns < 1.1 * S for frame in found)
+    read = Reader(probe).feed((STREAMS / f"{probe}.{version}.jsonl").read_bytes())
+    assert {field: total(read, field) for field in expected} == expected
+    assert all(0.9 * S < frame.dt_ns < 1.1 * S for frame in read)
     histogram = "plan_hist_us" if probe.startswith("endpoint") else "plan_us"
     if probe != "phases":
-        counts = buckets.merge(of for frame in found for of in frame.histograms.get(histogram, {}).values())
+        counts = buckets.merge(of for frame in read for of in frame.histograms.get(histogram, {}).values())
         assert sum(counts.values()) == expected.get("n", expected.get("plan_n"))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_scheduler_times_add_up_to_wall_time(version: str) -> None:
-    found = Reader("sched").feed((STREAMS / f"sched.{version}.jsonl").read_bytes())
-    lived = found[0].records.keys() & found[-1].records.keys()
+    read = Reader("sched").feed((STREAMS / f"sched.{version}.jsonl").read_bytes())
+    lived = read[0].records.keys() & read[-1].records.keys()
     assert lived
-    for frame in found[1:]:
+    for frame in read[1:]:
         for pid in lived:
             record = frame.records[pid]
             accounted = sum(value for name, value in record.items() if name.endswith("_us") and name != "max_us")
@@ -74,9 +74,9 @@ def test_recorded_scheduler_times_add_up_to_wall_time(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_run_queue_waits_agree_in_histogram_and_count(version: str) -> None:
-    found = Reader("runq").feed((STREAMS / f"runq.{version}.jsonl").read_bytes())
-    counts = buckets.merge(of for frame in found for of in frame.histograms.get("runq_us", {}).values())
-    assert sum(counts.values()) == total(found, "n") > 0
+    read = Reader("runq").feed((STREAMS / f"runq.{version}.jsonl").read_bytes())
+    counts = buckets.merge(of for frame in read for of in frame.histograms.get("runq_us", {}).values())
+    assert sum(counts.values()) == total(read, "n") > 0
 
 
 def test_function_samples_are_kept_apart_from_stacks() -> None:
@@ -85,18 +85,18 @@ def test_function_samples_are_kept_apart_from_stacks() -> None:
     first = burst(1, {"@group": {"7": 1}})
     stacks = {"7,\n    0x10\n    0x30\n,\n": 1}
     second = burst(2, {"@group": {"7": 1}, "@samples": {"7": 1}, "@stacks": stacks, "@leaves": leaves})
-    (found,) = Reader("stacks").feed((ready() + first + second).encode())
-    assert [(leaf.user, leaf.kernel, leaf.count) for leaf in found.leaves] == [
+    (frame,) = Reader("stacks").feed((ready() + first + second).encode())
+    assert [(leaf.user, leaf.kernel, leaf.count) for leaf in frame.leaves] == [
         ((0x10,), (), 3),
         ((0x20,), ("do_sys_poll",), 2),
     ]
-    assert [(stack.user, stack.count) for stack in found.stacks] == [((0x10, 0x30), 1)]
+    assert [(stack.user, stack.count) for stack in frame.stacks] == [((0x10, 0x30), 1)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_stacks_have_addresses_and_kernel_names(version: str) -> None:
-    found = Reader("stacks").feed((STREAMS / f"stacks.{version}.jsonl").read_bytes())
-    stacks = [stack for frame in found for stack in frame.stacks]
+    read = Reader("stacks").feed((STREAMS / f"stacks.{version}.jsonl").read_bytes())
+    stacks = [stack for frame in read for stack in frame.stacks]
     assert sum(stack.count for stack in stacks) > 0
     assert any(len(stack.user) > 5 for stack in stacks)
     assert all(address > 4096 for stack in stacks for address in stack.user[:1])
@@ -126,21 +126,21 @@ def test_any_cut_of_a_cumulative_stream_sums_to_its_last_value(data: st.DataObje
     steps = data.draw(st.lists(st.integers(0, 10**9), min_size=1, max_size=12))
     kept = data.draw(st.lists(st.booleans(), min_size=len(steps), max_size=len(steps)))
     text, cumulative = ready() + burst(101, {}), 0
-    for second, (step, whole) in enumerate(zip(steps, [*kept[:-1], True], strict=True), 102):
+    for second, (step, complete) in enumerate(zip(steps, [*kept[:-1], True], strict=True), 102):
         cumulative += step
         low = [{"min": 4, "max": 7, "count": cumulative}]
         maps = {"@n": {"5": cumulative}, "@plan_ns": {"5": cumulative}}
-        text += burst(second, maps, {"@plan_us": {"5": low}}, tock=whole)
+        text += burst(second, maps, {"@plan_us": {"5": low}}, tock=complete)
     stream, reader = text.encode(), Reader("planner")
-    found: list[Any] = []
+    read: list[Any] = []
     while stream:
         cut = data.draw(st.integers(1, 400))
-        found += reader.feed(stream[:cut])
+        read += reader.feed(stream[:cut])
         stream = stream[cut:]
-    assert total(tuple(found), "n") == cumulative
-    assert total(tuple(found), "sum_us") == cumulative // 1000
-    assert sum(of_pid[5].get(3, 0) for frame in found for of_pid in frame.histograms.values()) == cumulative
-    assert sum(frame.dt_ns for frame in found) == len(steps) * S
+    assert total(tuple(read), "n") == cumulative
+    assert total(tuple(read), "sum_us") == cumulative // 1000
+    assert sum(of_pid[5].get(3, 0) for frame in read for of_pid in frame.histograms.values()) == cumulative
+    assert sum(frame.dt_ns for frame in read) == len(steps) * S
 
 
 def test_the_first_burst_is_only_a_baseline() -> None:
@@ -225,11 +225,11 @@ def test_a_tick_that_bpftrace_came_to_late_is_a_longer_frame() -> None:
         return first + "\n" + line("cat", f"{printed:.2f} 77.50\n") + rest
 
     text = ready() + at(101, 101, 1) + at(102, 102.04, 3) + at(103, 107.5, 10) + at(108, 108.01, 11)
-    found = Reader("planner").feed(text.encode())
-    assert [frame.dt_ns for frame in found] == [S, 55 * S // 10, S // 2]
-    assert [frame.t_ns for frame in found] == [102 * S, 1075 * S // 10, 108 * S]
-    assert [frame.records[5]["n"] for frame in found] == [2, 7, 1]
-    assert [frame.quality.late_ms for frame in found] == [0, 4500, 0]
+    read = Reader("planner").feed(text.encode())
+    assert [frame.dt_ns for frame in read] == [S, 55 * S // 10, S // 2]
+    assert [frame.t_ns for frame in read] == [102 * S, 1075 * S // 10, 108 * S]
+    assert [frame.records[5]["n"] for frame in read] == [2, 7, 1]
+    assert [frame.quality.late_ms for frame in read] == [0, 4500, 0]
     torn = at(109, 109, 12).replace("109.00 77.50", "no number")
     assert len(Reader("planner").feed((ready() + at(108, 108, 11) + torn).encode())) == 1
 
@@ -242,8 +242,8 @@ def test_buckets_of_who_is_gone_are_counted_once() -> None:
 
     text = ready() + burst(101, {"@group": {"5": 1, "6": 1}}, of(4, 1)) + burst(102, {"@group": {"6": 1}}, of(9, 2))
     text += burst(103, {"@group": {"6": 1}}, of(9, 3)) + burst(104, {"@group": {"5": 1, "6": 1}}, of(11, 3))
-    found = Reader("planner").feed(text.encode())
-    assert [frame.histograms.get("plan_us") for frame in found] == [{5: {3: 5}, 6: {3: 1}}, {6: {3: 1}}, {5: {3: 2}}]
+    read = Reader("planner").feed(text.encode())
+    assert [frame.histograms.get("plan_us") for frame in read] == [{5: {3: 5}, 6: {3: 1}}, {6: {3: 1}}, {5: {3: 2}}]
 
 
 def test_histograms_emptied_in_a_burst_count_from_zero() -> None:

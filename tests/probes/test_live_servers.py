@@ -86,8 +86,8 @@ def client(server: Server, prepare_threshold: int | None = None) -> Iterator[psy
         yield connection
 
 
-def of_phases_us(found: list[Frame], pid: int) -> int:
-    return sum(total(found, f"{phase}_us", pid) for phase in PHASES)
+def of_phases_us(seen: list[Frame], pid: int) -> int:
+    return sum(total(seen, f"{phase}_us", pid) for phase in PHASES)
 
 
 def test_every_probe_counts_what_was_sent(
@@ -108,23 +108,23 @@ def test_every_probe_counts_what_was_sent(
                     connection.execute(STACK_SQL)
                     time.sleep(0.4)
                 spent_us = (time.monotonic() - began) * 1e6
-                found = {probe: frames_to_now(one) for probe, one in running.items()}
+                seen = {probe: frames_to_now(one) for probe, one in running.items()}
         sent = STATEMENTS + STACKED
-        assert total(found["planner"], "n", pid) == sent
-        assert total(found["endpoint"], "plan_n", pid) == sent
-        assert total(found["endpoint_proxy"], "plan_n", pid) == sent
+        assert total(seen["planner"], "n", pid) == sent
+        assert total(seen["endpoint"], "plan_n", pid) == sent
+        assert total(seen["endpoint_proxy"], "plan_n", pid) == sent
         for phase in PHASES:
-            assert total(found["phases"], f"{phase}_n", pid) == sent
-            assert total(found["phases"], f"{phase}_us", pid) > 0
-        assert total(found["planner"], "sum_us", pid) < spent_us
-        assert total(found["runq"], "n", pid) >= STATEMENTS / 2
-        assert total(found["sched"], "oncpu_us", pid) > 20_000
-        slept = sum(total(found["sched"], kind, pid) for kind in ("slept", "disk", "other"))
-        assert abs(total(found["sched"], "wakeups", pid) - slept) <= 0.02 * slept + 2, "each sleep ends in a wake-up"
-        assert total(found["stacks"], "samples", pid) >= 2
-        stacks = [stack for frame in found["stacks"] for stack in frame.stacks if stack.pid == pid]
+            assert total(seen["phases"], f"{phase}_n", pid) == sent
+            assert total(seen["phases"], f"{phase}_us", pid) > 0
+        assert total(seen["planner"], "sum_us", pid) < spent_us
+        assert total(seen["runq"], "n", pid) >= STATEMENTS / 2
+        assert total(seen["sched"], "oncpu_us", pid) > 20_000
+        slept = sum(total(seen["sched"], kind, pid) for kind in ("slept", "disk", "other"))
+        assert abs(total(seen["sched"], "wakeups", pid) - slept) <= 0.02 * slept + 2, "each sleep ends in a wake-up"
+        assert total(seen["stacks"], "samples", pid) >= 2
+        stacks = [stack for frame in seen["stacks"] for stack in frame.stacks if stack.pid == pid]
         # What is sampled between print and clear is lost, which is little unless others have the CPU between them.
-        assert sum(stack.count for stack in stacks) >= 0.5 * total(found["stacks"], "samples", pid)
+        assert sum(stack.count for stack in stacks) >= 0.5 * total(seen["stacks"], "samples", pid)
 
 
 def test_planner_counts_plannings_by_protocol(
@@ -146,17 +146,17 @@ def test_planner_counts_plannings_by_protocol(
         with pytest.raises(psycopg.errors.DivisionByZero):
             failing.execute("select 1/%s::int", (0,))
         failing.execute("select %s::int", (3,))
-        found = frames_to_now(running["planner"])
+        seen = frames_to_now(running["planner"])
         phases = frames_to_now(running["phases"])
         pids = [one.info.backend_pid for one in (simple, extended, prepared, failing)]
     # Prepared: 5 plannings with the values, then the generic plan.
-    counted = [total(found, "n", pid) for pid in pids]
+    counted = [total(seen, "n", pid) for pid in pids]
     assert counted[:2] == [12, 12]
     assert counted[2] in (5, 6)
     # An error while planning is no planning; one while executing comes after it. Which of the two the statement with
     # a parameter is, depends on whether the value is folded in.
     assert counted[3] == 2
-    assert total(found, "nested") == 0
+    assert total(seen, "nested") == 0
     assert [total(phases, "parse_n", pid) for pid in pids] == [12, 12, 1, 6]
     assert [total(phases, "analyze_n", pid) for pid in pids][:3] == [12, 12, 1]
     assert total(phases, "execute_n", pids[2]) == 12
@@ -175,14 +175,14 @@ def test_a_nested_planning_counts_within_the_outer_time(
         began = time.monotonic()
         connection.execute("select probes_slow()")
         spent_us = (time.monotonic() - began) * 1e6
-        found = frames_to_now(running["planner"])
+        seen = frames_to_now(running["planner"])
         phases = frames_to_now(running["phases"])
         connection.execute("drop function probes_slow()")
     # The function's value is asked for once while planning, which plans its own statements; then it is a constant.
-    assert total(found, "n", pid) == 1
-    assert total(found, "nested", pid) >= 2
-    assert 50_000 <= total(found, "sum_us", pid) < spent_us
-    (histogram,) = [of[pid] for frame in found for of in [frame.histograms.get("plan_us", {})] if pid in of]
+    assert total(seen, "n", pid) == 1
+    assert total(seen, "nested", pid) >= 2
+    assert 50_000 <= total(seen, "sum_us", pid) < spent_us
+    (histogram,) = [of[pid] for frame in seen for of in [frame.histograms.get("plan_us", {})] if pid in of]
     assert histogram == {max(histogram): 1} and max(histogram) >= 16
     assert total(phases, "plan_us", pid) >= 50_000
     assert of_phases_us(phases, pid) < spent_us, "what is planned inside is of no other phase"
@@ -201,11 +201,11 @@ def test_statements_inside_a_statement_belong_to_its_execution(
             " execute 'select 2'; perform pg_sleep(0.05); end $$"
         )
         spent_us = (time.monotonic() - began) * 1e6
-        found = frames_to_now(running["phases"])
-    assert total(found, "parse_n", pid) == 1
-    assert total(found, "execute_us", pid) >= 100_000
-    assert of_phases_us(found, pid) < spent_us, "what it did inside is of no other phase"
-    assert total(found, "nested", pid) >= 3
+        seen = frames_to_now(running["phases"])
+    assert total(seen, "parse_n", pid) == 1
+    assert total(seen, "execute_us", pid) >= 100_000
+    assert of_phases_us(seen, pid) < spent_us, "what it did inside is of no other phase"
+    assert total(seen, "nested", pid) >= 3
 
 
 def test_another_server_on_the_same_binary_counts_for_nothing(
@@ -221,10 +221,10 @@ def test_another_server_on_the_same_binary_counts_for_nothing(
             for _ in range(STATEMENTS):
                 stranger.execute("select 1")
             connection.execute("select 1")
-            found = {probe: frames_to_now(one) for probe, one in running.items()}
+            seen = {probe: frames_to_now(one) for probe, one in running.items()}
             pids = (stranger.info.backend_pid, connection.info.backend_pid)
-    assert total(found["planner"], "n") == 1 == total(found["planner"], "n", pids[1])
-    assert all(pids[0] not in frame.records and pids[0] not in frame.groups for frame in found["runq"])
+    assert total(seen["planner"], "n") == 1 == total(seen["planner"], "n", pids[1])
+    assert all(pids[0] not in frame.records and pids[0] not in frame.groups for frame in seen["runq"])
 
 
 def test_endpoint_shows_dead_index_entries_until_clean_up(
@@ -251,8 +251,8 @@ def test_endpoint_shows_dead_index_entries_until_clean_up(
             """Leaf pages of one planning and the look-ups that read them, the second time it is planned."""
             frames_to_now(running["endpoint"])
             connection.execute("explain select * from probes_end where id >= 0 and id < 10")
-            found = frames_to_now(running["endpoint"])
-            return total(found, "leaf_pages", pid), total(found, "ep_n", pid)
+            seen = frames_to_now(running["endpoint"])
+            return total(seen, "leaf_pages", pid), total(seen, "ep_n", pid)
 
         pages, look_ups = leaf_pages()
         assert look_ups > 0 and pages <= 3 * look_ups
@@ -281,9 +281,9 @@ def test_stacks_are_as_deep_as_the_binary_allows(
         known = folding.space(Path(f"/proc/{running_server.pid}/maps").read_text(), complete=origin["frame_pointers"])
         for _ in range(3):
             connection.execute(STACK_SQL)
-        found = frames_to_now(running["stacks"])
+        seen = frames_to_now(running["stacks"])
     # By now the backend is gone, and still has names.
-    stacks = [stack for frame in found for stack in frame.stacks if stack.pid == pid and stack.user]
+    stacks = [stack for frame in seen for stack in frame.stacks if stack.pid == pid and stack.user]
     folded = folding.fold(stacks, lambda _: "query", lambda _: known)
     named = sum(count for line, count in folded.items() if folding.UNKNOWN not in line)
     assert named >= 0.9 * sum(folded.values()) > 3
@@ -314,9 +314,9 @@ def test_planstats_reads_what_was_planned(
             before = pgstat.snapshot(monitor, (planstats.PROBE,))
             for _ in range(7):
                 connection.execute("select count(*) from pg_class where relname = 'x'")
-            found = pgstat.difference(before, pgstat.snapshot(monitor, (planstats.PROBE,)))[planstats.PROBE]
-    assert [one for one in found.values() if one["calls"] == 7 == one["plans"] and one["plan_us"] > 0]
-    assert planstats.record(found.values(), 1.0)["calls"] >= 7
+            statements = pgstat.difference(before, pgstat.snapshot(monitor, (planstats.PROBE,)))[planstats.PROBE]
+    assert [one for one in statements.values() if one["calls"] == 7 == one["plans"] and one["plan_us"] > 0]
+    assert planstats.record(statements.values(), 1.0)["calls"] >= 7
 
 
 def test_12_cannot_track_planning(build: Callable[[int | str], Build]) -> None:

@@ -56,14 +56,14 @@ def watched(running: Server, helpers: tuple[Helper, ...]) -> Iterator[Watched]:
 
         def until_now() -> dict[str, list[Frame]]:
             now_ns, end_s = time.monotonic_ns(), time.monotonic() + PATIENCE_S
-            found: dict[str, list[Frame]] = {}
+            by_probe: dict[str, list[Frame]] = {}
             for one in sessions:
-                frames = found[one.probe.id] = []
+                frames = by_probe[one.probe.id] = []
                 while not (frames and frames[-1].t_ns > now_ns):
                     assert time.monotonic() < end_s, one.messages
                     frames += one.poll()
                     time.sleep(0.02)
-            return found
+            return by_probe
 
         yield until_now
 
@@ -141,13 +141,13 @@ def test_a_wait_for_storage_is_disk(watched: Watched, connection: psycopg.Connec
         connection.execute("insert into waits select repeat('x', 2000) from generate_series(1, 100)")
         took_s.append(time.monotonic() - began)
         time.sleep(0.02)  # so that few of them fall between print and clear
-    pid, found = connection.info.backend_pid, watched()
-    disk, woken = (seconds(found["sched"], field, pid) for field in ("off_disk_us", "runq_us"))
-    seen, ready = (seconds(found["offcpu"], field, pid) for field in ("disk_us", "runq_us"))
+    pid, by_probe = connection.info.backend_pid, watched()
+    disk, woken = (seconds(by_probe["sched"], field, pid) for field in ("off_disk_us", "runq_us"))
+    seen, ready = (seconds(by_probe["offcpu"], field, pid) for field in ("disk_us", "runq_us"))
     missed = 0.005 + sum(sorted(took_s)[-2:])
     assert disk > 0 and 0 < seen <= sum(took_s)
     assert 0.9 * disk - missed - ready <= seen <= 1.1 * disk + missed + woken
-    assert 0.5 * seen - missed <= in_stacks(found["offcpu"], "disk", pid) <= seen + NEAR_S
+    assert 0.5 * seen - missed <= in_stacks(by_probe["offcpu"], "disk", pid) <= seen + NEAR_S
 
 
 def test_a_backend_beside_a_hog_waits_for_a_cpu(watched: Watched, connection: psycopg.Connection) -> None:

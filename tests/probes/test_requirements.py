@@ -107,11 +107,11 @@ def test_an_installed_helper_says_which_bpftrace_it_has(tmp_path: Path, monkeypa
     assert (refused.wrapper, refused.bpftrace) == (str(wrapper), None)
     wrapper.write_text("#!/bin/sh\necho 'probes: bpftrace not found\x1b[2J' >&2; exit 2\n")
     wrapper.chmod(0o755)
-    found = requirements.facts(sudo=True)
-    assert (found.wrapper, found.sudo, found.bpftrace) == ("", True, None)
-    assert found.missing == "probes: bpftrace not found\\x1b[2J"
-    (finding,) = [one for one in requirements.check(found) if "bpftrace" in one.text]
-    assert finding.text == found.missing
+    machine = requirements.facts(sudo=True)
+    assert (machine.wrapper, machine.sudo, machine.bpftrace) == ("", True, None)
+    assert machine.missing == "probes: bpftrace not found\\x1b[2J"
+    (finding,) = [one for one in requirements.check(machine) if "bpftrace" in one.text]
+    assert finding.text == machine.missing
 
 
 @pytest.mark.outside
@@ -123,9 +123,9 @@ def test_a_capability_wrapper_is_no_root(tmp_path: Path, monkeypatch: pytest.Mon
     low, high = 1 << 1 | 1 << 2 | 1 << 21, 1 << (38 - 32) | 1 << (39 - 32)
     os.setxattr(wrapper, "security.capability", struct.pack("<5I", 0x02000001, low, 0, high, 0))
     monkeypatch.setenv(tracer.HELPER, str(wrapper))
-    found = requirements.facts(sudo=True)
-    assert (found.wrapper, found.sudo, found.bpftrace) == ("", False, (0, 27))
-    able = replace(GOOD, uid=1000, bpftrace=(0, 27), capabilities=found.capabilities)
+    machine = requirements.facts(sudo=True)
+    assert (machine.wrapper, machine.sudo, machine.bpftrace) == ("", False, (0, 27))
+    able = replace(GOOD, uid=1000, bpftrace=(0, 27), capabilities=machine.capabilities)
     assert requirements.check(able) == ()
     (finding,) = requirements.check(replace(able, bpftrace=(0, 24)))
     assert "only runs as root (0.25 and later accept capabilities)" in finding.text

@@ -24,8 +24,8 @@ GROUPS = {100: script_text.SERVER, 101: script_text.SERVER, 200: script_text.CLI
 
 def rendered(probe: str, label: str, **more: Any) -> str:
     elf = binary(label)
-    found = attach_points.resolve_all(elf, BY_ID[probe].events, major(label), kernel=KERNEL)
-    return script_text.script(probe, GROUPS, binary=elf.path, attachments=found, machine=elf.machine, **more)
+    points = attach_points.resolve_all(elf, BY_ID[probe].events, major(label), kernel=KERNEL)
+    return script_text.script(probe, GROUPS, binary=elf.path, attachments=points, machine=elf.machine, **more)
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -90,8 +90,8 @@ def test_without_tracepoints_every_server_is_counted() -> None:
 
 def test_the_rule_of_the_stack_is_only_for_where_it_was_verified() -> None:
     elf = binary("16.3-prebuilt")
-    found = attach_points.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
-    text = script_text.script("planner", GROUPS, binary=elf.path, attachments=found, machine="aarch64")
+    points = attach_points.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
+    text = script_text.script("planner", GROUPS, binary=elf.path, attachments=points, machine="aarch64")
     assert 'reg("sp")' not in text
 
 
@@ -114,8 +114,8 @@ def test_a_usdt_pair_begins_and_ends_at_the_same_depth() -> None:
 
 def test_an_optional_event_that_is_nowhere_leaves_no_trace() -> None:
     elf = binary("16.3-prebuilt", without=("FlushErrorState",))
-    found = attach_points.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
-    text = script_text.script("planner", GROUPS, binary=elf.path, attachments=found)
+    points = attach_points.resolve_all(elf, BY_ID["planner"].events, 16, kernel=KERNEL)
+    text = script_text.script("planner", GROUPS, binary=elf.path, attachments=points)
     assert "error has been caught" not in text and "{{" not in text
     assert text.count("uprobe:") == 1
 
@@ -124,6 +124,6 @@ def test_an_optional_event_that_is_nowhere_leaves_no_trace() -> None:
     "path", ["relative/postgres", "/a b/postgres", '/a"/postgres', "/a\n/postgres", "/a{/p", "/a,b"]
 )
 def test_a_path_that_could_change_the_script_is_refused(path: str) -> None:
-    found = attach_points.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
+    points = attach_points.resolve_all(binary("16.3-prebuilt"), BY_ID["planner"].events, 16, kernel=KERNEL)
     with pytest.raises(ProbeError, match="path"):
-        script_text.script("planner", GROUPS, binary=path, attachments=found)
+        script_text.script("planner", GROUPS, binary=path, attachments=points)

@@ -119,18 +119,18 @@ def test_a_starved_bpftraces_late_frame_has_its_length(
             halt([pid])
             running.poll()
             planner.work()
-            found = frames_for(running, 4.5)
-            assert not found and not running.restarts and not running.gaps
+            seen_frames = frames_for(running, 4.5)
+            assert not seen_frames and not running.restarts and not running.gaps
             os.kill(pid, signal.SIGCONT)
-            found = frames_until(running, lambda seen: len(seen) >= 4)
+            seen_frames = frames_until(running, lambda seen: len(seen) >= 4)
             assert not running.restarts and bpftrace_of(running)[1] == pid
         (gap,) = running.gaps
         assert gap.reason.startswith("bpftrace was waiting for a CPU") and gap.ended_ns is not None
         # It printed of the first tick that it came to late what was counted until then, and was given no other one.
-        assert found[0].records[planner.process.pid]["n"] == 5
-        assert found[0].dt_ns > 3 * S and found[0].quality.late_ms > 2000
-        assert all(frame.quality.late_ms < 1000 for frame in found[1:])
-        for one, other in pairwise(found):
+        assert seen_frames[0].records[planner.process.pid]["n"] == 5
+        assert seen_frames[0].dt_ns > 3 * S and seen_frames[0].quality.late_ms > 2000
+        assert all(frame.quality.late_ms < 1000 for frame in seen_frames[1:])
+        for one, other in pairwise(seen_frames):
             assert other.t_ns - other.dt_ns == pytest.approx(one.t_ns, abs=100_000)
 
 

@@ -43,10 +43,10 @@ def test_known_delays_fall_into_their_buckets(
     ):
         assert running.wait_baseline(), running.messages
         program.work()
-        found = frames_until(running, lambda seen: total(seen, "n") >= 320)
+        received = frames_until(running, lambda seen: total(seen, "n") >= 320)
     # A loaded machine may miss a second; nothing is lost by it.
-    assert total(found, "n") == 320 and not [text for text in running.messages if "s missed" not in text]
-    histogram = buckets.merge(of for frame in found for of in frame.histograms["plan_us"].values())
+    assert total(received, "n") == 320 and not [text for text in running.messages if "s missed" not in text]
+    histogram = buckets.merge(of for frame in received for of in frame.histograms["plan_us"].values())
     assert sum(histogram.values()) == 320
     # Nothing can be shorter than it was; a few are longer, as the machine has other things to do.
     low = min(buckets.index(delay) for delay in delays)
@@ -58,8 +58,8 @@ def test_known_delays_fall_into_their_buckets(
         longer = sum(count for other, count in delays.items() if other >= delay)
         assert sum(count for bucket, count in histogram.items() if bucket >= buckets.index(delay)) >= longer
     true_us = sum(delay * count for delay, count in delays.items())
-    assert total(found, "sum_us") >= true_us
-    assert total(found, "n", program.process.pid) == 320
+    assert total(received, "sum_us") >= true_us
+    assert total(received, "n", program.process.pid) == 320
 
 
 def test_frames_are_on_the_journals_clock_and_a_second_long(idle: Program, helpers: tuple[Helper, ...]) -> None:
@@ -95,21 +95,21 @@ def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
             assert spinner.process.stdin is not None
             spinner.process.stdin.write("go\n")
             spinner.process.stdin.flush()
-        found = frames_until(running, lambda seen: len(seen) >= 3)
+        received = frames_until(running, lambda seen: len(seen) >= 3)
         halt([pid])
         end = schedstat(pid)
-        found += frames_to_now(running)
-    span_us = sum(frame.dt_ns for frame in found) / 1000
-    parts = {name: total(found, name, pid) for name in ("oncpu_us", "sum_us", "off_sleep_us", "off_disk_us")}
-    parts["rest"] = total(found, "off_other_us", pid) + total(found, "off_stopped_us", pid)
+        received += frames_to_now(running)
+    span_us = sum(frame.dt_ns for frame in received) / 1000
+    parts = {name: total(received, name, pid) for name in ("oncpu_us", "sum_us", "off_sleep_us", "off_disk_us")}
+    parts["rest"] = total(received, "off_other_us", pid) + total(received, "off_stopped_us", pid)
     assert sum(parts.values()) == pytest.approx(span_us, rel=0.05)
     assert parts["sum_us"] > 0.2 * (parts["oncpu_us"] + parts["sum_us"])
     assert parts["oncpu_us"] == pytest.approx((end[0] - begin[0]) / 1000, abs=0.05 * span_us)
     assert parts["sum_us"] == pytest.approx((end[1] - begin[1]) / 1000, abs=0.05 * span_us)
-    waits = buckets.merge(of[pid] for frame in found for of in [frame.histograms.get("runq_us", {})] if pid in of)
+    waits = buckets.merge(of[pid] for frame in received for of in [frame.histograms.get("runq_us", {})] if pid in of)
     assert max(waits) >= buckets.index(1000)
     low_us, high_us = (sum(buckets.bounds(bucket)[end] * count for bucket, count in waits.items()) for end in (0, 1))
-    longest_us = max(frame.records[pid].get("max_us", 0) for frame in found)
+    longest_us = max(frame.records[pid].get("max_us", 0) for frame in received)
     assert 0.9 * low_us <= parts["sum_us"] <= 1.1 * high_us + longest_us
 
 
@@ -125,10 +125,10 @@ def test_whoever_is_asleep_or_running_waits_for_no_cpu(
         begin = {racers.process.pid: schedstat(racers.process.pid)}
         racers.work()
         pids = processes.descendants(racers.process.pid, processes.parents())
-        found = frames_until(running, lambda seen: len(seen) >= 5)
+        received = frames_until(running, lambda seen: len(seen) >= 5)
         halt(pids)
         end = {pid: schedstat(pid) for pid in pids}
-        found += frames_to_now(running)
+        received += frames_to_now(running)
     tick_ns, maps = 0, dict[str, dict[str, int]]()
     for message in map(json.loads, filter(str.strip, (tmp_path / "sched.raw.jsonl").read_text().splitlines())):
         if message["type"] == "map":
@@ -141,11 +141,11 @@ def test_whoever_is_asleep_or_running_waits_for_no_cpu(
                 for name in ("@runnable", "@off", "@on")
             )
             assert not runnable & (off | on)
-    span_us = sum(frame.dt_ns for frame in found) / 1000
+    span_us = sum(frame.dt_ns for frame in received) / 1000
     for at, field in ((0, "oncpu_us"), (1, "sum_us")):
         for pid in pids:
             kernel_us = (end[pid][at] - begin.get(pid, (0, 0))[at]) / 1000
-            assert total(found, field, pid) == pytest.approx(kernel_us, abs=0.05 * span_us), field
+            assert total(received, field, pid) == pytest.approx(kernel_us, abs=0.05 * span_us), field
 
 
 def schedstat(pid: int) -> tuple[int, int]:
@@ -158,10 +158,10 @@ def test_a_stopped_process_is_put_down_to_the_signal(idle: Program, helpers: tup
         assert running.wait_baseline(), running.messages
         halt([idle.process.pid])
         frames_to_now(running)
-        found = frames_until(running, bool)
+        received = frames_until(running, bool)
         os.kill(idle.process.pid, signal.SIGCONT)
-    last = found[-1].records[idle.process.pid]
-    assert last["off_stopped_us"] == pytest.approx(found[-1].dt_ns / 1000, rel=0.01)
+    last = received[-1].records[idle.process.pid]
+    assert last["off_stopped_us"] == pytest.approx(received[-1].dt_ns / 1000, rel=0.01)
     assert last.get("sum_us", 0) == 0
 
 
@@ -187,22 +187,22 @@ def test_no_short_process_is_missed_and_old_ones_are_forgotten(
     for command in helpers:
         with Program(path, children, 100) as forker, ProbeSession(forker.target(), probe, command=command) as running:
             assert running.wait_baseline(), running.messages
-            kept, keys, found = [], [], list[Frame]()
+            kept, keys, received = [], [], list[Frame]()
             for _ in range(rounds):
                 forker.work()
                 until_ns = time.monotonic_ns() + 2_500_000_000
-                found += frames_until(running, lambda seen: bool(seen) and seen[-1].t_ns > until_ns)  # noqa: B023
+                received += frames_until(running, lambda seen: bool(seen) and seen[-1].t_ns > until_ns)  # noqa: B023
                 kept.append(len(running._reader._last))
-                keys.append(found[-1].quality.map_keys_pct)
+                keys.append(received[-1].quality.map_keys_pct)
             # A loaded machine may miss a second; nothing is lost by it.
             assert not [text for text in running.messages if "s missed" not in text] and not running.restarts
-        assert sum(len(frame.histograms) > 0 for frame in found) >= rounds
+        assert sum(len(frame.histograms) > 0 for frame in received) >= rounds
         if probe == "planner":
-            assert total(found, "n") == rounds * children
+            assert total(received, "n") == rounds * children
             # Some may fall between print and emptying, more of them if bpftrace waits for a CPU; none is counted twice.
-            histogram = buckets.merge(of for frame in found for of in frame.histograms.get("plan_us", {}).values())
+            histogram = buckets.merge(of for frame in received for of in frame.histograms.get("plan_us", {}).values())
             assert 0.9 * rounds * children <= sum(histogram.values()) <= rounds * children
-            assert any(frame.quality.emptied for frame in found)
+            assert any(frame.quality.emptied for frame in received)
         # Each that begins or ends has one forgotten that ended on the same CPU: of no more than two rounds something is
         # left, where a round's processes ended on another CPU than the next one's.
         assert max(kept) <= 2.3 * kept[0], kept
@@ -218,6 +218,6 @@ def test_what_is_printed_may_change_all_the_while(compile_c: Compile, helpers: t
         ):
             assert running.wait_baseline(), running.messages
             wakers.work()
-            found = frames_for(running, 4, lambda _: running.restarts > 0)
-            assert total(found, "slept") > 30_000
+            received = frames_for(running, 4, lambda _: running.restarts > 0)
+            assert total(received, "slept") > 30_000
             assert not [text for text in running.messages if "s missed" not in text] and not running.restarts

@@ -106,11 +106,11 @@ def test_a_setuid_program_of_a_users_own_is_not_sampled(
             def enough(seen: list[Frame]) -> bool:
                 return len(later(seen)) >= 4 and total(later(seen), "samples") > 50
 
-            found = later(frames_until(running, enough))
+            got = later(frames_until(running, enough))
             children = processes.descendants(parent.pid, processes.parents())
         for one in children:
             os.kill(one, signal.SIGKILL)
-    assert total(found, "samples", pid) == 0 and pid not in {stack.pid for frame in found for stack in frame.stacks}
+    assert total(got, "samples", pid) == 0 and pid not in {stack.pid for frame in got for stack in frame.stacks}
 
 
 def test_a_folder_bounds_the_stream_over_all_attachments(

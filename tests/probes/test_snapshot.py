@@ -45,31 +45,31 @@ def finished(stack: UserStack) -> UserStack:
 
 
 def tool() -> str:
-    found = snapshot.find_stack_tool()
-    assert found, "eu-stack not found: install elfutils"
-    return found
+    path = snapshot.find_stack_tool()
+    assert path, "eu-stack not found: install elfutils"
+    return path
 
 
 @pytest.mark.slow
 def test_a_process_reading_a_pipe_is_found_in_that_read() -> None:
     with child(READ_A_PIPE) as (pid, descriptor):
         await_state(pid, "S")
-        found = snapshot.take(pid)
+        shot = snapshot.take(pid)
         pipe = Path(f"/proc/{pid}/fd/{descriptor}").readlink()
-    assert found.syscall == f"read {pipe}"
-    assert "pipe" in found.wchan
-    assert not found.kernel or "pipe" in found.kernel[0]
-    assert (os.geteuid() == 0) == bool(found.kernel)
+    assert shot.syscall == f"read {pipe}"
+    assert "pipe" in shot.wchan
+    assert not shot.kernel or "pipe" in shot.kernel[0]
+    assert (os.geteuid() == 0) == bool(shot.kernel)
 
 
 @pytest.mark.slow
 def test_a_process_that_sleeps_is_found_sleeping() -> None:
     with child(SLEEP) as (pid, _):
         await_state(pid, "S")
-        found = snapshot.take(pid)
-        assert snapshot.reason_not_to_attach(found) == ""
-    assert found.syscall in ("clock_nanosleep", "select", "pselect6")
-    assert "sleep" in found.wchan or "select" in found.wchan or "poll" in found.wchan
+        shot = snapshot.take(pid)
+        assert snapshot.reason_not_to_attach(shot) == ""
+    assert shot.syscall in ("clock_nanosleep", "select", "pselect6")
+    assert "sleep" in shot.wchan or "select" in shot.wchan or "poll" in shot.wchan
 
 
 @pytest.mark.slow
@@ -83,10 +83,10 @@ def test_a_process_that_runs_is_in_no_call() -> None:
 def test_a_process_that_has_gone_is_a_note_and_no_error() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    found = snapshot.take(process.pid)
-    assert (found.state, found.syscall, found.kernel) == ("", "", ())
-    assert found.notes == (f"process {process.pid} has exited",)
-    assert snapshot.reason_not_to_attach(found) == "the process has exited"
+    shot = snapshot.take(process.pid)
+    assert (shot.state, shot.syscall, shot.kernel) == ("", "", ())
+    assert shot.notes == (f"process {process.pid} has exited",)
+    assert snapshot.reason_not_to_attach(shot) == "the process has exited"
 
 
 @pytest.mark.outside
