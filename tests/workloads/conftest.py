@@ -28,7 +28,7 @@ def loaded_launchers() -> None:
 @pytest.fixture
 def database(server: Callable[[int | str], Server]) -> Iterator[Callable[..., Database]]:
     """Makes an empty database, or a copy of one, on a server of a label or major version; dropped after the test."""
-    made: list[Database] = []
+    databases: list[Database] = []
 
     def of(which: int | str, template: str = "template1") -> Database:
         on = server(which)
@@ -36,11 +36,11 @@ def database(server: Callable[[int | str], Server]) -> Iterator[Callable[..., Da
         with on.connect("postgres") as connection:
             connection.autocommit = True
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
-        made.append(Database(on, name, on.dsn(name)))
-        return made[-1]
+        databases.append(Database(on, name, on.dsn(name)))
+        return databases[-1]
 
     yield of
-    for gone in made:
+    for gone in databases:
         with gone.server.connect("postgres") as connection:
             connection.autocommit = True
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [gone.name])
@@ -67,10 +67,10 @@ def loaded(database: Callable[..., Database], loaded_once: str) -> Database:
 @pytest.fixture(scope="session")
 def hyperfine_program() -> str:
     """The hyperfine that PGBED_HYPERFINE names, or PATH."""
-    found = os.environ.get("PGBED_HYPERFINE") or shutil.which("hyperfine")
-    if not found:
+    path = os.environ.get("PGBED_HYPERFINE") or shutil.which("hyperfine")
+    if not path:
         pytest.fail("no hyperfine: PGBED_HYPERFINE is not set; run ./check", pytrace=False)
-    return found
+    return path
 
 
 @pytest.fixture

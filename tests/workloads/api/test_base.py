@@ -12,14 +12,14 @@ from workloads.api.options import checked
 
 
 def steps(name: str, **entries: Any) -> dict[str, Step]:
-    found = workload(name)
-    record = found.plan(checked(found.options, entries)).record
-    return {step.name: step for step in found.steps(record)}
+    benchmark = workload(name)
+    record = benchmark.plan(checked(benchmark.options, entries)).record
+    return {step.name: step for step in benchmark.steps(record)}
 
 
 def test_only_query_steps_of_the_insert_benchmark_lengthen() -> None:
-    found = steps("insert", rows=20_000, query_seconds=4)
-    free = {name: planned_seconds(step) for name, step in found.items() if planned_seconds(step)}
+    by_name = steps("insert", rows=20_000, query_seconds=4)
+    free = {name: planned_seconds(step) for name, step in by_name.items() if planned_seconds(step)}
     assert free == dict.fromkeys(("qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"), 4)
 
 

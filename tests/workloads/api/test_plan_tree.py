@@ -6,19 +6,19 @@ SCAN = {"Node Type": "Seq Scan", "Relation Name": "t", "Plan Rows": 12, "Filter"
 
 
 def test_a_tree_says_what_nodes_do_as_explain_writes_it() -> None:
-    found = tree({
+    plan = tree({
         "Node Type": "Aggregate", "Strategy": "Hashed", "Partial Mode": "Finalize", "Plans": [
             {"Node Type": "Hash Join", "Join Type": "Left", "Plans": [
                 SCAN | {"Parallel Aware": True},
                 {"Node Type": "Index Scan", "Scan Direction": "Backward", "Index Name": "i", "Relation Name": "u"}]},
             {"Node Type": "ModifyTable", "Operation": "Update", "Parent Relationship": "InitPlan"}],
     })  # fmt: skip
-    assert [node.label for node in found.walk()] == [
+    assert [node.label for node in plan.walk()] == [
         "Finalize HashAggregate", "Hash Left Join", "Parallel Seq Scan on t", "Index Scan Backward using i on u",
         "Update",
     ]  # fmt: skip
-    assert found.relations == ("t", "u") and found.children[1].part == "InitPlan"
-    assert found.children[0].children[0].actual == 48000 and found.children[0].children[0].estimated == 12
+    assert plan.relations == ("t", "u") and plan.children[1].part == "InitPlan"
+    assert plan.children[0].children[0].actual == 48000 and plan.children[0].children[0].estimated == 12
 
 
 def test_shapes_differ_by_what_is_done_not_by_values_and_costs() -> None:

@@ -167,8 +167,8 @@ class Changing:
     def __getitem__(self, index: int) -> int:
         due = self.before[self.reads] if self.reads < len(self.before) else len(self.stores)
         self.reads += 1
-        for each, value in self.stores[:due]:
-            self.values[each] = value
+        for word, value in self.stores[:due]:
+            self.values[word] = value
         self.stores = self.stores[due:]
         return self.values[index]
 
@@ -193,9 +193,9 @@ def test_active_time_is_right_between_any_two_words_of_a_pause(page: Page) -> No
 
     ending = stores(end)
     assert opened_ns > begun_ns
-    for (values, made), t_ns in ((beginning, begun_ns), (ending, opened_ns)):
-        for before in product(range(len(made) + 1), repeat=6):
-            changing = Changing(values, made, before)
+    for (values, writes), t_ns in ((beginning, begun_ns), (ending, opened_ns)):
+        for before in product(range(len(writes) + 1), repeat=6):
+            changing = Changing(values, writes, before)
             assert client_gate.active_ns(cast(Page, changing), t_ns) == begun_ns - 1000, before
 
 

@@ -62,7 +62,7 @@ def test_lines_of_concurrent_writers_are_whole() -> None:
                 os._exit(0)
         pids.append(pid)
     assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
-    told = reported(report_fd)
+    text = reported(report_fd)
     os.close(report_fd)
-    whole = [b"%d" % number * length for number in range(processes)]
-    assert sorted(told.splitlines()) == sorted(whole * lines)
+    lines_of = [b"%d" % number * length for number in range(processes)]
+    assert sorted(text.splitlines()) == sorted(lines_of * lines)

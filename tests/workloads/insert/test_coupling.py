@@ -97,14 +97,14 @@ def test_streams_under_a_quota_do_all_their_rows(
         result = run_sliced(target, step.name, generation, options)
         assert result.exit_code == 0
         for client in range(1, CLIENTS + 1):
-            made = result[client, "insert"]
-            assert step.rounds - lost(step, generation) <= made[Word.STATEMENTS] <= step.rounds
+            words = result[client, "insert"]
+            assert step.rounds - lost(step, generation) <= words[Word.STATEMENTS] <= step.rounds
             deleted = result[client, "delete"][Word.ROWS_ACTUAL] if step.deletes else 0
             rows = target.one(f"SELECT count(*) FROM pi{client}")
-            assert rows == (before[client - 1] if before else 0) + made[Word.ROWS_ACTUAL] - deleted
+            assert rows == (before[client - 1] if before else 0) + words[Word.ROWS_ACTUAL] - deleted
             if step.deletes and generation == "g24b":
-                assert made[Word.ROWS_ACTUAL] == deleted == step.rows
-                assert made[Word.MIN_LOOKUPS] >= step.rounds // 6
+                assert words[Word.ROWS_ACTUAL] == deleted == step.rows
+                assert words[Word.MIN_LOOKUPS] >= step.rounds // 6
 
 
 def test_a_lookup_is_sent_and_ends_in_the_servers_own_slice(database: Databases) -> None:
@@ -119,9 +119,9 @@ def test_a_lookup_is_sent_and_ends_in_the_servers_own_slice(database: Databases)
     client_gate.shut(page)
     wait_for(lambda: client_gate.is_quiet(page), "the lookup to end")
     assert os.eventfd_read(wake_fd) == 1
-    found = lookup.poll()
-    assert found is not None
-    low_key, took_ns = found
+    answer = lookup.poll()
+    assert answer is not None
+    low_key, took_ns = answer
     assert low_key == 7 and took_ns >= 300_000_000
     os.close(wake_fd)
     page.close()

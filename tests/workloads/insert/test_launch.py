@@ -85,7 +85,7 @@ def test_an_sql_error_in_one_role_stops_all_clients(loaded: Database) -> None:
     assert result.exit_code == 1
     assert result[2, "delete"].state == State.FAILED
     assert result[2, "delete"].error == "P0001 no more (client 2 delete)"
-    assert {found.state for role, found in result.roles.items() if role != (2, "delete")} == {State.STOPPED}
+    assert {outcome.state for role, outcome in result.roles.items() if role != (2, "delete")} == {State.STOPPED}
 
 
 def test_a_missing_table_is_reported_before_the_start(database: Databases) -> None:
@@ -94,16 +94,16 @@ def test_a_missing_table_is_reported_before_the_start(database: Databases) -> No
         run.start()
         result = run.finish()
     assert result.exit_code == 1
-    failed = [found for found in result.roles.values() if found.state == State.FAILED]
+    failed = [outcome for outcome in result.roles.values() if outcome.state == State.FAILED]
     assert failed
-    assert all(found.error.startswith('42P01 relation "pi1" does not exist') for found in failed)
+    assert all(outcome.error.startswith('42P01 relation "pi1" does not exist') for outcome in failed)
 
 
 def test_no_server_is_a_failed_role(tmp_path: Path) -> None:
     with running(f"host={tmp_path} dbname=ib", write_step(), "g24b") as run:
         result = run.finish()
     assert result.exit_code == 1
-    assert "08001" in "".join(found.error for found in result.roles.values())
+    assert "08001" in "".join(outcome.error for outcome in result.roles.values())
 
 
 @pytest.mark.parametrize("name", ["insert", "delete"])
@@ -115,7 +115,7 @@ def test_a_killed_role_is_noticed_and_the_others_stop(loaded: Database, name: st
     assert result[1, name].state == State.FAILED
     assert result[1, name].error == f"client process ended: signal 9 (client 1 {name})"
     assert result[1, name][Word.IN_FLIGHT_NS] == 0
-    assert {found.state for role, found in result.roles.items() if role != (1, name)} == {State.STOPPED}
+    assert {outcome.state for role, outcome in result.roles.items() if role != (1, name)} == {State.STOPPED}
 
 
 def test_a_terminated_backend_is_an_error_of_its_role(loaded: Database) -> None:
@@ -132,7 +132,7 @@ def test_stop_ends_all_roles_between_statements(loaded: Database) -> None:
         run.page.words[Control.STOP] = 1
         result = run.finish()
     assert result.exit_code == 2
-    assert {found.state for found in result.roles.values()} == {State.STOPPED}
+    assert {outcome.state for outcome in result.roles.values()} == {State.STOPPED}
     for table in ("pi1", "pi2"):
         assert loaded.one(f"SELECT count(*) FROM {table}") > 0
 
@@ -162,7 +162,7 @@ def test_a_statement_that_waits_for_ever_is_cancelled_after_stop(loaded: Databas
         run.page.words[Control.STOP] = 1
         result = run.finish()
     assert result.exit_code == 2
-    assert {found.state for found in result.roles.values()} == {State.STOPPED}
+    assert {outcome.state for outcome in result.roles.values()} == {State.STOPPED}
 
 
 def test_sigterm_of_the_launcher_is_stop(loaded: Database) -> None:

@@ -12,10 +12,10 @@ from workloads.insert.maker import QUEUE_ROUNDS, Maker, Round
 
 
 def drain(maker: Maker, inserts: int, deletes: int, now_ns: int = 0) -> list[Round]:
-    made = []
+    rounds = []
     while (fresh := maker.make(inserts, deletes, now_ns)) is not None:
-        made.append(fresh)
-    return made
+        rounds.append(fresh)
+    return rounds
 
 
 class QueuedMaker:
@@ -61,20 +61,20 @@ def test_streams_may_start_what_the_references_queues_hold(rounds: int, steps: l
 @given(st.integers(1, 100), st.integers(1, 30), st.integers(0, 10**12))
 def test_low_key_advances_by_the_rows_of_a_round(rows: int, rounds: int, first: int) -> None:
     maker = Maker(rounds, rows, None, deletes=True, first_low=first)
-    made = [fresh for n in range(rounds) for fresh in drain(maker, n, n)]
-    made += drain(maker, rounds, rounds)
-    assert [fresh.low_key for fresh in made] == [first + n * rows for n in range(rounds)]
+    all_rounds = [fresh for n in range(rounds) for fresh in drain(maker, n, n)]
+    all_rounds += drain(maker, rounds, rounds)
+    assert [fresh.low_key for fresh in all_rounds] == [first + n * rows for n in range(rounds)]
 
 
 def run_with_lookups(rounds: int, resync: int, rows: int, deletes_behind: int) -> tuple[list[Round], list[int]]:
     """Rounds made, and the rounds that a lookup was made for, when the deleter lags by so many statements."""
     maker = Maker(rounds, rows, None, deletes=True, first_low=None, resync_rounds=resync)
-    made: list[Round] = []
+    all_rounds: list[Round] = []
     lookups: list[int] = []
     inserts = deletes = 0
-    while len(made) < rounds:
+    while len(all_rounds) < rounds:
         fresh = drain(maker, inserts, deletes)
-        made += fresh
+        all_rounds += fresh
         if maker.lookup_due:
             lookups.append(maker.rounds_made)
             maker.looked_up(max(0, deletes - 1) * rows)  # the delete statement in flight is not seen
@@ -84,7 +84,7 @@ def run_with_lookups(rounds: int, resync: int, rows: int, deletes_behind: int) -
             stuck = inserts in (rounds, maker.rounds_made + 1)
             if stuck or deletes < maker.rounds_made - deletes_behind:
                 deletes += 1
-    return made, lookups
+    return all_rounds, lookups
 
 
 def test_low_key_is_looked_up_in_round_0_and_every_1001_rounds() -> None:
@@ -93,18 +93,18 @@ def test_low_key_is_looked_up_in_round_0_and_every_1001_rounds() -> None:
 
 
 def test_lookup_steps_back_by_nine_with_a_slower_deleter() -> None:
-    made, lookups = run_with_lookups(40, 20, 5, QUEUE_ROUNDS)
+    all_rounds, lookups = run_with_lookups(40, 20, 5, QUEUE_ROUNDS)
     assert lookups == [0, 21]
-    assert made[21].low_key == made[20].low_key + 5 - 9 * 5
-    assert made[22].low_key == made[21].low_key + 5
+    assert all_rounds[21].low_key == all_rounds[20].low_key + 5 - 9 * 5
+    assert all_rounds[22].low_key == all_rounds[21].low_key + 5
 
 
 @given(st.integers(1, 2000), st.integers(1, 100))
 def test_limited_rounds_are_made_ahead_but_not_before_their_time(rate: int, rows: int) -> None:
     maker = Maker(50, rows, Limiter(rate, rows, 0), deletes=True, start_ns=0)
     per_s = max(1, -(-rate // rows))
-    made = [fresh for n in range(51) for fresh in drain(maker, n, n)]
-    assert [fresh.go_ns for fresh in made] == [-(-n // per_s) * SECOND_NS for n in range(50)]
+    ahead = [fresh for n in range(51) for fresh in drain(maker, n, n)]
+    assert [fresh.go_ns for fresh in ahead] == [-(-n // per_s) * SECOND_NS for n in range(50)]
 
 
 def test_lookup_waits_for_the_time_of_its_round() -> None:

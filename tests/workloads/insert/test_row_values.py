@@ -48,20 +48,20 @@ def test_a_statement_is_whole_and_of_its_rows_only(size: int, price: str, seed: 
 def test_numbers_are_uniform_over_their_ranges_and_bare() -> None:
     texts = statements(400, 100)
     assert not re.search(rb",0\d", b"".join(texts))
-    found = values(texts)
+    numbers = values(texts)
     for column, limit in enumerate((1000, 100_000, 10_000, 500)):
-        drawn = found[:, column]
+        drawn = numbers[:, column]
         assert drawn.min() >= 0
         assert drawn.max() < limit
         assert drawn.max() > 0.99 * limit
         assert abs(drawn.mean() / limit - 0.5) < 0.01
         assert (drawn == np.floor(drawn)).all()
-    assert np.abs(np.corrcoef(found.T) - np.eye(4)).max() < 0.02
+    assert np.abs(np.corrcoef(numbers.T) - np.eye(4)).max() < 0.02
 
 
 def test_prices_of_2022_follow_the_customer() -> None:
-    found = values(statements(400, 100, "real"))
-    customers, prices = found[:, 1], found[:, 3]
+    numbers = values(statements(400, 100, "real"))
+    customers, prices = numbers[:, 1], numbers[:, 3]
     assert ((prices * 100 - customers > -1) & (prices * 100 - customers <= 500)).all()
     assert np.corrcoef(customers, prices)[0, 1] > 0.9999
 

@@ -32,7 +32,7 @@ def run(
     seed: int = 1,
 ) -> StepResult:
     result = run_step(database.dsn, step, generation, clients=clients, options=options, seed=seed)
-    assert {role: (found.state, found.error) for role, found in result.roles.items()} == dict.fromkeys(
+    assert {role: (outcome.state, outcome.error) for role, outcome in result.roles.items()} == dict.fromkeys(
         result.roles, (State.DONE, "")
     )
     assert result.exit_code == 0
@@ -41,8 +41,8 @@ def run(
 
 def pause(database: Database, generation: str, clients: int) -> None:
     options = Options(generation=generation, clients=clients)  # type: ignore[arg-type]
-    found = maintenance.maintenance(options, InsertStep("pause", "pause"), database.server.build.major)
-    for group in found.groups:
+    vacuums = maintenance.maintenance(options, InsertStep("pause", "pause"), database.server.build.major)
+    for group in vacuums.groups:
         for statement in group:
             database.run(statement)
 
@@ -77,31 +77,31 @@ def test_every_step_does_its_rows(database: Databases, generation: str, major: i
             pause(target, generation, clients)
             continue
         result = run(target, step, generation, clients)
-        for role, found in result.roles.items():
+        for role, counts in result.roles.items():
             if role.name == "index":
-                assert found[Word.STATEMENTS] == 3
-                assert found[Word.ROWS] == step.rows_indexed
+                assert counts[Word.STATEMENTS] == 3
+                assert counts[Word.ROWS] == step.rows_indexed
                 continue
-            assert found[Word.STATEMENTS] > 0
-            assert sum(found.service.values()) == sum(found.reference) == found[Word.STATEMENTS]
+            assert counts[Word.STATEMENTS] > 0
+            assert sum(counts.service.values()) == sum(counts.reference) == counts[Word.STATEMENTS]
             limited = step.rate_per_s > 0 and role.name in ("insert", "delete")
-            assert sum(found.response.values()) == (found[Word.STATEMENTS] if limited else 0)
-            assert found[Word.IN_FLIGHT_NS] == 0
+            assert sum(counts.response.values()) == (counts[Word.STATEMENTS] if limited else 0)
+            assert counts[Word.IN_FLIGHT_NS] == 0
             if role.name == "query":
-                assert 0 < found[Word.ROWS_ACTUAL] <= found[Word.ROWS]
+                assert 0 < counts[Word.ROWS_ACTUAL] <= counts[Word.ROWS]
                 continue
             # g24a: a stream gives up when the other has finished, and may leave what its queue held.
             lost = 9 if generation == "g24a" and step.deletes else 0
-            assert step.rounds - lost <= found[Word.STATEMENTS] <= step.rounds
-            assert found[Word.ROWS] == found[Word.STATEMENTS] * step.rows_per_statement
+            assert step.rounds - lost <= counts[Word.STATEMENTS] <= step.rounds
+            assert counts[Word.ROWS] == counts[Word.STATEMENTS] * step.rows_per_statement
             if role.name == "insert":
-                assert found[Word.ROWS_ACTUAL] == found[Word.ROWS]
-                count += found[Word.ROWS_ACTUAL]
+                assert counts[Word.ROWS_ACTUAL] == counts[Word.ROWS]
+                count += counts[Word.ROWS_ACTUAL]
             else:
-                assert (found[Word.SHORT_DELETES] == 0) == (found[Word.ROWS_ACTUAL] == found[Word.ROWS])
+                assert (counts[Word.SHORT_DELETES] == 0) == (counts[Word.ROWS_ACTUAL] == counts[Word.ROWS])
                 if generation == "g24b":
-                    assert found[Word.SHORT_DELETES] == 0
-                count -= found[Word.ROWS_ACTUAL]
+                    assert counts[Word.SHORT_DELETES] == 0
+                count -= counts[Word.ROWS_ACTUAL]
         tables = [f"pi{client}" for client in range(1, clients + 1)]
         assert sum(target.one(f"SELECT count(*) FROM {table}") for table in tables) == count
         if step.name == "l.i0":
@@ -232,8 +232,8 @@ def test_point_queries_know_the_low_key_after_its_lookup(database: Databases) ->
     """The second round begins a second later: meanwhile they would search for keys that were deleted long ago."""
     target = database(16)
     *before, step = plan_steps("g24b", LOADED, 1, ["qp100"], rows_written=1000, query_seconds=2)
-    for each in before:
-        run(target, each, "g24b")
+    for earlier in before:
+        run(target, earlier, "g24b")
     with running(target.dsn, step, "g24b") as under_way:
         under_way.start()
         under_way.until(lambda: under_way.word(1, "insert", Word.LOW_KEY) > 0)
@@ -260,8 +260,8 @@ def test_rows_depend_on_the_seed_only(database: Databases) -> None:
         for step in plan("g24b", 2, ["l.i1"]):
             run(target, step, "g24b", 2, seed=seed)
         row = "cashregisterid, customerid, productid, price, data"
-        made = f"SELECT md5(string_agg(ROW({row})::text, ',' ORDER BY transactionid)) FROM"
-        return [target.one(f"{made} {table}") for table in ("pi1", "pi2")]
+        checksum = f"SELECT md5(string_agg(ROW({row})::text, ',' ORDER BY transactionid)) FROM"
+        return [target.one(f"{checksum} {table}") for table in ("pi1", "pi2")]
 
     first = checksums(1)
     assert first == checksums(1)

@@ -109,9 +109,9 @@ def test_point_and_range_queries_are_groups_of_their_own() -> None:
 def test_query_roles_get_places_of_their_own_first() -> None:
     (step,) = plan_steps("g24b", selected=["qr100"])[-1:]
     roles = role_list(step, Options(clients=2))
-    found = places(roles)
-    assert sorted(found.values()) == list(range(6))
-    assert sorted(found[role] for role in roles if role.name == "query") == [0, 1]
+    of_role = places(roles)
+    assert sorted(of_role.values()) == list(range(6))
+    assert sorted(of_role[role] for role in roles if role.name == "query") == [0, 1]
 
 
 def test_a_rate_below_the_rows_of_a_statement_lowers_them() -> None:
@@ -125,9 +125,9 @@ def sql(form: str, clients: int, step: InsertStep, major: int = 12) -> Maintenan
 
 def test_vacuum_of_the_pause() -> None:
     pause = InsertStep("pause", "pause", seconds=7)
-    found = sql("g24b", 2, pause)
-    assert found.least_s == 7 and not found.background
-    assert found.groups == (
+    vacuums = sql("g24b", 2, pause)
+    assert vacuums.least_s == 7 and not vacuums.background
+    assert vacuums.groups == (
         ("VACUUM (VERBOSE, ANALYZE, INDEX_CLEANUP ON) pi1", "VACUUM (VERBOSE, ANALYZE, INDEX_CLEANUP ON) pi2"),
         ("CHECKPOINT",),
     )
@@ -155,8 +155,8 @@ def test_vacuums_beside_the_query_steps_of_g22() -> None:
 
 def test_connections_are_counted_with_lookups_and_vacuums() -> None:
     """g24b's query steps: insert, its lookup, delete, query, and for point queries another lookup."""
-    found = {step.name: step.connections for step in WORKLOAD.steps(WORKLOAD.plan(Options(clients=25)).record)}
-    assert (found["l.i0"], found["l.i1"], found["pause"], found["qr100"], found["qp100"]) == (50, 75, 25, 100, 125)
+    count = {step.name: step.connections for step in WORKLOAD.steps(WORKLOAD.plan(Options(clients=25)).record)}
+    assert (count["l.i0"], count["l.i1"], count["pause"], count["qr100"], count["qp100"]) == (50, 75, 25, 100, 125)
     old = WORKLOAD.steps(WORKLOAD.plan(Options(generation="g22", clients=10)).record)
     assert [step.connections for step in old if step.name == "q500.1"] == [40]
 

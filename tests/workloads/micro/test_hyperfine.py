@@ -24,9 +24,9 @@ FORMS = Path(__file__).parent / "hyperfine"
     ],
 )
 def test_all_forms_are_read(form: str, figures: tuple[float, float, float, int | None]) -> None:
-    found = parse((FORMS / form).read_bytes())
-    assert (found.wall_s, found.user_s, found.system_s, found.memory_bytes) == figures
-    assert found.found["results"][0]["command"] == "sleep 0.05"
+    times = parse((FORMS / form).read_bytes())
+    assert (times.wall_s, times.user_s, times.system_s, times.memory_bytes) == figures
+    assert times.found["results"][0]["command"] == "sleep 0.05"
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_the_last_words_are_those_of_the_program() -> None:
 
 
 def test_what_a_program_takes_to_do_nothing_is_subtracted() -> None:
-    found = Measured(0.5, 0.25, 0.0, 9, {}).without(Measured(0.125, 0.125, 0.125, 8, {}))
-    assert found == Measured(0.375, 0.125, 0.0, 9, {})
+    times = Measured(0.5, 0.25, 0.0, 9, {}).without(Measured(0.125, 0.125, 0.125, 8, {}))
+    assert times == Measured(0.375, 0.125, 0.0, 9, {})
 
 
 def ended(pid: str) -> bool:
@@ -73,8 +73,8 @@ def test_a_run_is_timed_and_given_up_with_all_that_it_runs(hyperfine_program: st
             raise InterruptedError
 
     slow = [sys.executable, "-c", "import time; time.sleep(0.1)"]
-    found = hyperfine.time_once(hyperfine_program, slow, str(tmp_path), {"PATH": os.environ["PATH"]}, lambda: None)
-    assert 0.1 < found.wall_s < 30 and found.user_s >= 0
+    times = hyperfine.time_once(hyperfine_program, slow, str(tmp_path), {"PATH": os.environ["PATH"]}, lambda: None)
+    assert 0.1 < times.wall_s < 30 and times.user_s >= 0
     # Once the file is there, it has the process id: what it names may be killed at once.
     script = (
         f"import os, time; file = open('{tmp_path}/own', 'w'); file.write(str(os.getpid())); file.close(); "

@@ -27,13 +27,13 @@ def test_a_timed_servers_later_work_is_not_counted(
     server: Callable[[int | str], Server], account: Account, new_folder: Callable[[], Path]
 ) -> None:
     """It has ended before anybody is told that the task is done, so that nobody has to come in time."""
-    own, page = server(16), Page.create(1)
+    timed, page = server(16), Page.create(1)
     hyperfine = client_programs.find(("hyperfine",), (), lambda _: None, new_folder())["hyperfine"]["path"]
-    kit = own.kit()
+    kit = timed.kit()
     spec = MicroSpec(
         page_fd=page.fd,
-        dsn=own.dsn(),
-        folder=str(own.data_folder),
+        dsn=timed.dsn(),
+        folder=str(timed.data_folder),
         step="start",
         options=Options(no_sync=True),
         programs={"hyperfine": hyperfine},

@@ -36,13 +36,13 @@ def draw(seed: int = 1) -> Draw:
 
 @pytest.fixture
 def loaded(database: Callable[..., Database]) -> Database:
-    found = database(16)
+    target = database(16)
     for table in range(1, TABLES + 1):
-        found.run(f"CREATE TABLE sbtest{table} (id serial PRIMARY KEY, k int, c char(120), pad char(60))")
-        found.run(f"INSERT INTO sbtest{table} (k, c, pad) SELECT 1 + i * 7919% {ROWS}, i::text, '' "
+        target.run(f"CREATE TABLE sbtest{table} (id serial PRIMARY KEY, k int, c char(120), pad char(60))")
+        target.run(f"INSERT INTO sbtest{table} (k, c, pad) SELECT 1 + i * 7919% {ROWS}, i::text, '' "
                   f"FROM generate_series(1, {ROWS}) i")  # fmt: skip
-        found.run(f"CREATE INDEX ON sbtest{table} (k)")
-    return found
+        target.run(f"CREATE INDEX ON sbtest{table} (k)")
+    return target
 
 
 def answers(target: Database, test: OltpTest, count: int) -> list[list[int]]:
@@ -51,13 +51,13 @@ def answers(target: Database, test: OltpTest, count: int) -> list[list[int]]:
     for place, statement in enumerate(test.event):
         for table in range(1, TABLES + 1):
             if statement.prepared:
-                made = connection.prepare(name_of(place, table).encode(), statement.of(table).encode())
-                assert made.status == COMMAND_OK, made.error_message
+                prepared = connection.prepare(name_of(place, table).encode(), statement.of(table).encode())
+                assert prepared.status == COMMAND_OK, prepared.error_message
     exchange = Exchange(connection)
-    found = [[exchange.ask(message) for message in event] for event in next(events(draw(), test.event))[:count]]
+    answered = [[exchange.ask(message) for message in event] for event in next(events(draw(), test.event))[:count]]
     exchange.close()
     connection.finish()
-    return found
+    return answered
 
 
 def test_every_statement_of_every_test_returns_its_rows(loaded: Database) -> None:

@@ -18,14 +18,14 @@ SUM = "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM sbtest2 t"
 
 def test_tables_hold_the_same_bytes_on_every_server(database: Databases) -> None:
     options = Options(rows=2500, tables=3, clients=2)
-    found = []
+    sums = []
     for major in (12, 16):
         target = database(major)
         done = run_step(target.dsn, steps(options)["load"], options)
         assert done.exit_code == 0 and len(done.roles) == 2
         assert sum(role[Word.ROWS] for role in done.roles.values()) == 7500
-        found.append(target.one(SUM))
-        assert target.one(SUM.replace("sbtest2", "sbtest1")) != found[-1], "tables differ"
+        sums.append(target.one(SUM))
+        assert target.one(SUM.replace("sbtest2", "sbtest1")) != sums[-1], "tables differ"
         shape = (
             "SELECT count(*), min(id), max(id), count(DISTINCT k) > 1400, min(k) >= 1, max(k) <= 2500, "
             "bool_and(c ~ '^([0-9]{11}-){9}[0-9]{11} $' AND pad ~ '^([0-9]{11}-){4}[0-9]{11} $') FROM sbtest2"
@@ -35,10 +35,10 @@ def test_tables_hold_the_same_bytes_on_every_server(database: Databases) -> None
         assert target.one("SELECT max(id) FROM sbtest2") == 2501, "the next id is free"
         indexes = target.run("SELECT indexname::text FROM pg_indexes WHERE tablename = 'sbtest3' ORDER BY 1")
         assert indexes == [("sbtest3_k",), ("sbtest3_pkey",)]
-    assert found[0] == found[1]
+    assert sums[0] == sums[1]
     other = database(16)
     run_step(other.dsn, steps(options)["load"], options, seed=2)
-    assert other.one(SUM) != found[0]
+    assert other.one(SUM) != sums[0]
 
 
 @pytest.fixture

@@ -47,14 +47,14 @@ def test_what_is_no_dump_is_refused(folder: Path, text: bytes, why: str) -> None
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["without", "with"])
 def test_versions_and_extensions_are_read_from_sql_not_rows(folder: Path, mark: bytes) -> None:
     (file := folder / "a.sql").write_bytes(mark + DUMP)
-    found = surveyed(of_dump(str(file)))
-    assert found.format == "sql" and found.major == 13 and found.extensions == ("uuid-ossp", "hstore")
-    assert found.schemas == {"uuid-ossp": "My ext"}
-    assert left_out(found) == "left out of a.sql: 1 setting, 1 owner" and found.demands == ()
-    assert found.bytes == len(mark + DUMP) and len(found.digest) == 64 and not data.change(found)
+    dump = surveyed(of_dump(str(file)))
+    assert dump.format == "sql" and dump.major == 13 and dump.extensions == ("uuid-ossp", "hstore")
+    assert dump.schemas == {"uuid-ossp": "My ext"}
+    assert left_out(dump) == "left out of a.sql: 1 setting, 1 owner" and dump.demands == ()
+    assert dump.bytes == len(mark + DUMP) and len(dump.digest) == 64 and not data.change(dump)
     file.write_bytes(mark + DUMP + b"CREATE INDEX i ON t (a);\n" * 99)
-    assert "has changed since the run was planned" in data.change(found)
-    assert left_out(surveyed(of_dump(str(file)))) == left_out(found)
+    assert "has changed since the run was planned" in data.change(dump)
+    assert left_out(surveyed(of_dump(str(file)))) == left_out(dump)
 
 
 COLLATIONS = b"""CREATE COLLATION app.german (provider = icu, locale = 'de');
@@ -113,8 +113,8 @@ def test_another_encoding_is_read_once_the_dump_names_it(folder: Path, named: by
 def test_a_schema_is_two_files(folder: Path) -> None:
     for name in ("s.sql", "r.sql"):
         (folder / name).write_text("select 1")
-    found = of_schema(str(folder / "s.sql"), str(folder / "r.sql"))
-    assert [file.name for file in found.files] == ["s.sql", "r.sql"] and found.bytes == 16
+    schema = of_schema(str(folder / "s.sql"), str(folder / "r.sql"))
+    assert [file.name for file in schema.files] == ["s.sql", "r.sql"] and schema.bytes == 16
     (folder / "b.sql").write_text("select 1", "utf-16-le")
     with pytest.raises(ValueError, match=r"--rows-from .*b.sql: neither an archive by pg_dump nor SQL"):
         of_schema(str(folder / "s.sql"), str(folder / "b.sql"))
@@ -125,10 +125,10 @@ def test_a_schema_is_two_files(folder: Path) -> None:
 @pytest.mark.outside  # by root, in a folder that everybody may enter
 def test_a_file_only_for_root_is_refused_before_the_run(folder: Path) -> None:
     (file := folder / "a.sql").write_bytes(DUMP)
-    found = of_dump(str(file))
+    dump = of_dump(str(file))
     file.chmod(0o600)
     with pytest.raises(ValueError, match=r"who has no privileges, may not enter or read .*a.sql"):
-        surveyed(found)
+        surveyed(dump)
     file.unlink()
     with pytest.raises(ValueError, match=r"a.sql: No such file"):
-        surveyed(found)
+        surveyed(dump)

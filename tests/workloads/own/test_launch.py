@@ -47,14 +47,14 @@ def data(folder: Path) -> Path:
 @pytest.fixture
 def empty(database: Callable[..., Database]) -> Iterator[Database]:
     """An empty database of 16; what belongs to all databases is removed afterwards."""
-    found = database(16)
-    yield found
-    with psycopg.connect(found.dsn, autocommit=True) as connection:
+    target = database(16)
+    yield target
+    with psycopg.connect(target.dsn, autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APP]).fetchone():
             return
         for name in (PRISTINE, CLONE):
             connection.execute(f"DROP DATABASE IF EXISTS {name}".encode())
-        connection.execute(f"ALTER DATABASE {found.name} OWNER TO bench".encode())
+        connection.execute(f"ALTER DATABASE {target.name} OWNER TO bench".encode())
         connection.execute(f"DROP OWNED BY {APP} CASCADE".encode())
         connection.execute(f"DROP ROLE {APP}".encode())
 
@@ -112,8 +112,8 @@ def test_extensions_are_put_into_the_schemas_that_the_dump_names(empty: Database
         "CREATE SCHEMA ext;\nCREATE EXTENSION IF NOT EXISTS hstore WITH SCHEMA ext;\n"
         "CREATE TABLE t AS SELECT ext.hstore('a', 'b') AS x;"
     )
-    found = run(empty.dsn, data)
-    assert not isinstance(found, str), found
+    outcome = run(empty.dsn, data)
+    assert not isinstance(outcome, str), outcome
     where = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'hstore'"
     assert empty.one(where) == "ext" and empty.one("SELECT count(*) FROM t") == 1
 
@@ -176,10 +176,10 @@ DELETING = "CREATE FUNCTION deleting() RETURNS void LANGUAGE sql AS 'DELETE FROM
 def test_failing_statements_are_reported_and_others_run(empty: Database, data: Path) -> None:
     data.write_text(SCHEMA + DELETING)
     run(empty.dsn, data)
-    found = run(empty.dsn, data, STATEMENTS, "mix", max_result=2, check_results=True)
-    assert not isinstance(found, str), found
-    report, executions, rows = found
-    errors = {each["statement"]: each["error"] for each in report["results"]}
+    outcome = run(empty.dsn, data, STATEMENTS, "mix", max_result=2, check_results=True)
+    assert not isinstance(outcome, str), outcome
+    report, executions, rows = outcome
+    errors = {row["statement"]: row["error"] for row in report["results"]}
     assert errors["point"] == errors["writer"] == ""
     assert errors["missing"] == '42P01 relation "nowhere" does not exist'
     assert errors["huge"].startswith("its result is larger than 2 MB")
@@ -187,11 +187,11 @@ def test_failing_statements_are_reported_and_others_run(empty: Database, data: P
     assert errors["wide"] == "the values of :x: the query returns more than 64 MB; add a LIMIT"
     assert errors["hidden"].startswith("25006 cannot execute DELETE in a read-only transaction")
     assert executions > 20 and 0 < rows <= executions
-    plans = {each["statement"]: each for each in report["plans"]}
+    plans = {plan["statement"]: plan for plan in report["plans"]}
     assert plans["point"]["tree"]["kind"] == "Index Scan" and plans["point"]["chosen"] == "generic"
     assert plans["shown"]["chosen"] == "generic", "although no condition of its plan has a parameter"
     assert plans["point"]["rows"] == 1 and plans["point"]["hit"] > 0 and plans["writer"]["wal_bytes"] > 0
-    by_name = {each["statement"]: each for each in report["results"]}
+    by_name = {row["statement"]: row for row in report["results"]}
     assert by_name["point"]["rows"] == by_name["point"]["executions"] == 5 and len(by_name["point"]["digest"]) == 32
     with psycopg.connect(empty.dsn) as connection:
         assert connection.execute("SELECT count(*) FROM t").fetchone() == (1000,)
@@ -201,12 +201,12 @@ def test_what_fails_for_another_client_only_is_in_the_report() -> None:
     def of(name: str, error: str = "") -> dict[str, str]:
         return {"statement": name, "error": error}
 
-    told = [
+    outcomes = [
         (2, {"results": [of("a", "40P01 deadlock detected"), of("b", "lost")]}),
         (0, {"planner": {"a": "b"}, "results": [of("a"), of("b", "no")]}),
         (1, {"results": []}),
     ]
-    lines = b"".join(msgspec.json.encode(each) + b"\n" for each in told)
+    lines = b"".join(msgspec.json.encode(row) + b"\n" for row in outcomes)
     expected = [of("a"), of("b", "no"), of("a", "40P01 deadlock detected")]
     assert together(lines) == msgspec.convert({"planner": {"a": "b"}, "results": expected}, Report)
     assert together(b'[0,{"planner":{}}]\n') == Report()
@@ -216,7 +216,7 @@ def test_a_client_that_cannot_do_what_another_does_is_reported(empty: Database, 
     run(empty.dsn, data)
     text = "-- name: mine\nSELECT 1 / pg_try_advisory_lock(1)::int"
     report, _, _ = run(empty.dsn, data, text, "statement", clients=2)
-    assert sorted(each["error"] for each in report["results"])[-1] == "22012 division by zero"
+    assert sorted(row["error"] for row in report["results"])[-1] == "22012 division by zero"
 
 
 def test_statements_that_write_for_good_do_so_in_a_clone(empty: Database, data: Path) -> None:
@@ -235,15 +235,15 @@ def test_plans_alone_execute_nothing(empty: Database, data: Path) -> None:
     text = "-- name: a\nSELECT deleting();\n-- name: b\n-- :id uniform 1 9\nSELECT x FROM t WHERE id = :id"
     report, plans, _ = run(empty.dsn, data, text, "plans")
     assert plans > 10 and 0 < report["planning"]["a"] < 50 and 0 < report["planning"]["b"] < 50
-    assert [each["chosen"] for each in report["plans"]] == ["", "custom"]
+    assert [plan["chosen"] for plan in report["plans"]] == ["", "custom"]
 
 
 def test_forty_joins_of_twelve_tables_are_planned(empty: Database) -> None:
     skewed = Path(__file__).parent / "skewed"
     run(empty.dsn, skewed / "data.sql")
     report, _, _ = run(empty.dsn, skewed / "data.sql", (skewed / "statements.sql").read_text(), "plans", seconds=0.5)
-    assert [each["error"] for each in report["results"]] == [""] * 40
-    assert len(report["planning"]) == 40 and len({each["shape"] for each in report["plans"]}) > 30
+    assert [row["error"] for row in report["results"]] == [""] * 40
+    assert len(report["planning"]) == 40 and len({plan["shape"] for plan in report["plans"]}) > 30
 
 
 @pytest.mark.outside  # over the server that is compiled, which has an extension and its programs
@@ -261,12 +261,12 @@ def test_a_truncated_or_failing_archive_is_reported(
         subprocess.run([programs / "pg_dump", f"--format={form}", f"--file={folder / form}", source.dsn], check=True)
     pg_restore = str(programs / "pg_restore")
     for form, short in (("custom", 20), ("tar", 600)):
-        found = surveyed(of_dump(str(folder / form)), pg_restore, trusted=True)
-        assert found.format == form and found.major == 13 and set(found.extensions) == {"hstore", "pgstattuple"}
-        assert found.schemas["hstore"] == "ext"
-        whole = (folder / form).read_bytes()
-        for end in (len(whole) // 3, -short):
-            (folder / "cut").write_bytes(whole[:end])
+        dump = surveyed(of_dump(str(folder / form)), pg_restore, trusted=True)
+        assert dump.format == form and dump.major == 13 and set(dump.extensions) == {"hstore", "pgstattuple"}
+        assert dump.schemas["hstore"] == "ext"
+        content = (folder / form).read_bytes()
+        for end in (len(content) // 3, -short):
+            (folder / "cut").write_bytes(content[:end])
             with pytest.raises(ValueError, match="cut short"):
                 surveyed(of_dump(str(folder / "cut")), pg_restore)
     subprocess.run([programs / "pg_dump", "--format=directory", f"--file={folder / 'whole'}", source.dsn], check=True)
@@ -277,8 +277,8 @@ def test_a_truncated_or_failing_archive_is_reported(
     refused = r"custom: a function in the language internal needs a superuser .*: --trust-dump restores"
     with pytest.raises(ValueError, match=refused):
         surveyed(of_dump(str(folder / "custom")), pg_restore)
-    told = run(empty.dsn, folder / "custom", pg_restore=pg_restore, trust_dump=True)
-    assert not isinstance(told, str), told
+    outcome = run(empty.dsn, folder / "custom", pg_restore=pg_restore, trust_dump=True)
+    assert not isinstance(outcome, str), outcome
     assert empty.one(f"SELECT count(*) FROM pg_proc JOIN pg_roles r ON r.oid = proowner WHERE proname = 'f' AND "
                      f"rolname = '{APP}' AND NOT rolsuper") == 1  # fmt: skip
     with psycopg.connect(empty.dsn) as connection:
@@ -288,6 +288,6 @@ def test_a_truncated_or_failing_archive_is_reported(
         [programs / "pg_dump", "--format=custom", "--table=n", f"--file={folder / 'n'}", source.dsn], check=True
     )
     newest = database(19)
-    told = run(newest.dsn, folder / "n", pg_restore=os.environ["PGBED_PG_RESTORE"])
-    assert not isinstance(told, str), told
+    outcome = run(newest.dsn, folder / "n", pg_restore=os.environ["PGBED_PG_RESTORE"])
+    assert not isinstance(outcome, str), outcome
     assert newest.one("SELECT count(*) FROM n") == 99

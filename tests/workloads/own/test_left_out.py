@@ -129,14 +129,14 @@ FAILED = 'psql:<stdin>:3: ERROR:  42704: type "x" does not exist\nLINE 1: b\nLOC
     ],
 )
 def test_what_psql_warns_of_fails_no_restore(reported: str, code: int, why: str) -> None:
-    found = psql._failure(reported, code, b"a;\nb;\n", Path("a.sql"))
-    assert why in found and bool(found) == bool(why)
+    reason = psql._failure(reported, code, b"a;\nb;\n", Path("a.sql"))
+    assert why in reason and bool(reason) == bool(why)
 
 
 def test_backslashes_escape_in_strings_once_they_are_said_to() -> None:
     text = b"SET standard_conforming_strings = off;\nINSERT INTO t VALUES ('a\\';');\nCOMMENT ON TABLE t IS 'x\\';';\n"
-    assert [text[each.end - 1 : each.end] for each in statements(text)] == [b";"] * 3
-    assert [each.words for each in statements(text)][2] == "comment on table t is"
+    assert [text[part.end - 1 : part.end] for part in statements(text)] == [b";"] * 3
+    assert [part.words for part in statements(text)][2] == "comment on table t is"
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_backslashes_escape_in_strings_once_they_are_said_to() -> None:
     ],
 )
 def test_what_has_no_end_is_found_with_its_line(text: str, what: str) -> None:
-    whole = b"select 1;\n\n" + text.encode()
-    with pytest.raises(NoEnd) as found:
-        list(statements(whole))
-    assert what in str(found.value) and line_of(whole, found.value.place) == 3
+    text_of_file = b"select 1;\n\n" + text.encode()
+    with pytest.raises(NoEnd) as raised:
+        list(statements(text_of_file))
+    assert what in str(raised.value) and line_of(text_of_file, raised.value.place) == 3
 
 
 def test_drops_are_left_out_until_something_is_made() -> None:
@@ -178,9 +178,9 @@ CREATE OR REPLACE VIEW v AS SELECT 1;
     "command", ["\\! rm -r /", "\\o /tmp/x", "\\copy t from '/etc/passwd'", "\\i x.sql", "\\g |cat"]
 )
 def test_commands_of_psql_are_refused(command: str) -> None:
-    (_, found) = statements(f"SELECT 1; {command}\n".encode())
+    (_, statement) = statements(f"SELECT 1; {command}\n".encode())
     with pytest.raises(ValueError, match=r"is a command of psql, not SQL"):
-        Sorting().keeps(found)
+        Sorting().keeps(statement)
 
 
 def test_entries_of_archives_are_left_out_by_the_same_list() -> None:

@@ -23,16 +23,16 @@ ROWS = """queryid,query,calls,total_exec_time
 def test_the_longest_statements_come_first(tmp_path: Path) -> None:
     (rows := tmp_path / "top.csv").write_text(ROWS)
     (rules := tmp_path / "p.sql").write_text("-- $1 uniform 1 9\n-- name: q13\n-- $2 of 1, 2\n-- $1 of 5\n")
-    found, left_out = observed.statements(str(rows), 3, str(rules))
-    assert [each.name for each in found] == ["q11", "q13", "q15"] and found[1].writes == "rollback"
-    assert {rule.places: rule.values for rule in found[1].rules} == {(1,): ("1", "2"), (0,): ("5",)}
-    assert [each.what for each in left_out] == [
+    longest, left_out = observed.statements(str(rows), 3, str(rules))
+    assert [statement.name for statement in longest] == ["q11", "q13", "q15"] and longest[1].writes == "rollback"
+    assert {rule.places: rule.values for rule in longest[1].rules} == {(1,): ("1", "2"), (0,): ("5",)}
+    assert [omission.what for omission in left_out] == [
         "q17 (49% of the time)", "q12 (44% of the time)", "q14 (1% of the time)",
     ]  # fmt: skip
     assert left_out[0].why.startswith("it reads the server's catalogs") and "has no end" in left_out[2].why
     assert left_out[1].why.startswith("BEGIN cannot be prepared")
-    found, left_out = observed.statements(str(rows), 3, None)
-    assert [each.name for each in found] == ["q15", "q16"]
+    longest, left_out = observed.statements(str(rows), 3, None)
+    assert [statement.name for statement in longest] == ["q15", "q16"]
     assert left_out[2] == ("2 statements (4% of the time)", "no values for its parameters: give rules with --params")
 
 
@@ -48,9 +48,9 @@ def test_useless_rows_of_an_export_are_left_out_by_reason(tmp_path: Path) -> Non
     ]  # fmt: skip
     with (rows := tmp_path / "top.csv").open("w", newline="", encoding="latin-1") as file:
         csv.writer(file).writerows([["queryid", "query", "total_exec_time"], *lines])
-    found, left_out = observed.statements(str(rows), 20, None)
-    assert [each.name for each in found] == ["q27", "q28", "q24", "q30"], "those of two databases are one"
-    assert {each.why.partition(";")[0]: each.what for each in left_out} == {
+    kept, left_out = observed.statements(str(rows), 20, None)
+    assert [statement.name for statement in kept] == ["q27", "q28", "q24", "q30"], "those of two databases are one"
+    assert {omission.why.partition(";")[0]: omission.what for omission in left_out} == {
         "its text is hidden from the role that read it": "3 statements (59% of the time)",
         "its text is longer than 64 KiB": "q21 (12% of the time)",
         "its text or time is missing": "q22 (10% of the time)",
@@ -87,13 +87,13 @@ def test_a_statement_of_several_users_is_one(tmp_path: Path) -> None:
     (rows := tmp_path / "top.csv").write_text(
         "userid,queryid,query,total_exec_time\n10,1,SELECT 1,5\n10,2,SELECT 2,8\n11,1,SELECT 1,4\n"
     )
-    found, _ = observed.statements(str(rows), 1, None)
-    assert [each.name for each in found] == ["q1"]
+    kept, _ = observed.statements(str(rows), 1, None)
+    assert [statement.name for statement in kept] == ["q1"]
 
 
 def test_what_locks_rows_is_rolled_back(tmp_path: Path) -> None:
     (rows := tmp_path / "top.csv").write_text("queryid,query,total_exec_time\n1,SELECT 1 FROM t FOR UPDATE,5\n")
-    assert [each.writes for each in observed.statements(str(rows), 1, None)[0]] == ["rollback"]
+    assert [statement.writes for statement in observed.statements(str(rows), 1, None)[0]] == ["rollback"]
 
 
 def test_a_server_without_the_view_is_named_without_its_password(server: Callable[[int | str], Server]) -> None:

@@ -29,7 +29,7 @@ def ignored(count: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "why"),
+    ("printed", "code", "why"),
     [
         ("", 0, ""),
         (SETS + ignored(1), 1, ""),
@@ -43,6 +43,6 @@ def ignored(count: int) -> str:
         ("", -9, "ended with code -9"),
     ],
 )
-def test_only_unknown_settings_and_existing_schemas_pass(told: str, code: int, why: str) -> None:
-    found = failure(told, code)
-    assert why in found and bool(found) == bool(why) and "\n" not in found
+def test_only_unknown_settings_and_existing_schemas_pass(printed: str, code: int, why: str) -> None:
+    reason = failure(printed, code)
+    assert why in reason and bool(reason) == bool(why) and "\n" not in reason

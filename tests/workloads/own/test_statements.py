@@ -43,28 +43,28 @@ def test_a_file_that_cannot_be_run_is_refused_in_a_line(text: str, why: str) -> 
 
 
 def test_a_statement_has_numbered_parameters_with_rules() -> None:
-    (found,) = statements.parsed(
+    (statement,) = statements.parsed(
         "-- name: a\n-- weight: 3\n-- :x, :y from select 1, 2\n-- :z of 'it''s', 7\nselect :y /* :q */, :x, :y, :z;",
         "f.sql",
     )
-    assert found == Statement(
+    assert statement == Statement(
         name="a", sql="select $1  , $2, $1, $3", parameters=(":y", ":x", ":z"), weight=3,
         rules=(Rule(places=(1, 0), query="select 1, 2"), Rule(places=(2,), values=("it's", "7"))),
     )  # fmt: skip
 
 
 def test_the_statements_of_the_sample_are_read() -> None:
-    found = statements.read(APP / "statements.sql")
-    assert len(found) == 15 and {each.writes for each in found} == {"", "rollback", "clone"}
+    sample = statements.read(APP / "statements.sql")
+    assert len(sample) == 15 and {statement.writes for statement in sample} == {"", "rollback", "clone"}
 
 
 def test_an_editors_mark_before_the_first_name_is_no_statement(tmp_path: Path) -> None:
     (file := tmp_path / "s.sql").write_text("-- name: a\nselect 'ä';", "utf-8-sig")
-    assert [each.sql for each in statements.read(file)] == ["select 'ä'"]
+    assert [statement.sql for statement in statements.read(file)] == ["select 'ä'"]
 
 
 def test_rules_of_a_params_file_are_by_statement() -> None:
-    found = statements.rules_of("-- $1 uniform 1 9\n-- name: q12\n-- $1, $2 from select 1, 2\n", "p.sql")
-    assert found == {"*": ((["$1"], "uniform", "1 9"),), "q12": ((["$1", "$2"], "from", "select 1, 2"),)}
+    rules = statements.rules_of("-- $1 uniform 1 9\n-- name: q12\n-- $1, $2 from select 1, 2\n", "p.sql")
+    assert rules == {"*": ((["$1"], "uniform", "1 9"),), "q12": ((["$1", "$2"], "from", "select 1, 2"),)}
     with pytest.raises(ValueError, match=r"p.sql:1: 'values'"):
         statements.rules_of("values", "p.sql")

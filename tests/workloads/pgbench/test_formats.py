@@ -106,22 +106,22 @@ def test_what_is_no_line_is_passed_over(text: str) -> None:
 
 
 def test_the_summary_is_read_by_its_labels() -> None:
-    found = summary.parse(SUMMARY_18)
-    assert found["processed"] == 31519 and found["failed"] == 0
-    assert (found["tps"], found["latency_mean_ms"], found["connect_ms"]) == (10574.996787, 0.375, 30.085)
+    figures = summary.parse(SUMMARY_18)
+    assert figures["processed"] == 31519 and figures["failed"] == 0
+    assert (figures["tps"], figures["latency_mean_ms"], figures["connect_ms"]) == (10574.996787, 0.375, 30.085)
 
 
 def test_an_old_pgbenchs_summary_is_parsed() -> None:
-    found = summary.parse(SUMMARY_12)
-    assert (found["processed"], found["skipped"], found["late"]) == (600, 103, 555)
-    assert (found["tps"], found["lag_mean_ms"], found["lag_max_ms"]) == (4357.615586, 0.870, 16.247)
+    figures = summary.parse(SUMMARY_12)
+    assert (figures["processed"], figures["skipped"], figures["late"]) == (600, 103, 555)
+    assert (figures["tps"], figures["lag_mean_ms"], figures["lag_max_ms"]) == (4357.615586, 0.870, 16.247)
 
 
 def test_failures_and_retries_are_read_in_all_and_by_statement() -> None:
-    found = summary.parse(FAILURES_18)
-    assert (found["failed"], found["serialization"], found["deadlock"]) == (524, 520, 4)
-    assert (found["retried"], found["retries"], found["tps"]) == (637, 1215, 56.134601)
-    assert found["statements"][1] == {
+    figures = summary.parse(FAILURES_18)
+    assert (figures["failed"], figures["serialization"], figures["deadlock"]) == (524, 520, 4)
+    assert (figures["retried"], figures["retries"], figures["tps"]) == (637, 1215, 56.134601)
+    assert figures["statements"][1] == {
         "script": 1,
         "statement": "UPDATE pgbench_accounts SET abalance = 1;",
         "mean_ms": 2.435,
@@ -131,9 +131,9 @@ def test_failures_and_retries_are_read_in_all_and_by_statement() -> None:
 
 
 def test_statements_belong_to_their_scripts() -> None:
-    found = summary.parse(SCRIPTS_18)
-    assert [each["script"] for each in found["statements"]] == [1, 2]
-    assert [each["transactions"] for each in found["scripts"]] == [466, 134]
+    figures = summary.parse(SCRIPTS_18)
+    assert [row["script"] for row in figures["statements"]] == [1, 2]
+    assert [row["transactions"] for row in figures["scripts"]] == [466, 134]
     (older,) = summary.parse(SCRIPTS_16)["statements"]
     assert older["statement"].startswith("SELECT") and older["mean_ms"] == 0.456
 
@@ -151,9 +151,9 @@ lines */ UPDATE t SET x = :a;
 
 
 def test_commands_are_counted_as_pgbench_does() -> None:
-    found = commands(SCRIPT)
-    assert [line for line, _ in found] == [2, 4, 5, 8]
-    assert found[3][1] == "UPDATE t SET x = :a"
+    numbered = commands(SCRIPT)
+    assert [line for line, _ in numbered] == [2, 4, 5, 8]
+    assert numbered[3][1] == "UPDATE t SET x = :a"
 
 
 @pytest.mark.parametrize(
@@ -222,19 +222,19 @@ def test_of_several_errors_the_first_is_the_cause(prefix: str, said: tuple[str, 
     if not prefix and not all(message.startswith("client") for message in said):
         prefix = "pgbench: error: "
     last = "pgbench: error: Run was aborted; the above results are incomplete.\n"
-    told = (
+    errors = (
         "pgbench: setting random seed to 1\nstarting vacuum...end.\n"
         + "".join(f"{prefix}{message}\n" for message in said)
         + last
     )
-    assert error_of(told, scripts, "/tmp/x") == " ".join(cause.split())
+    assert error_of(errors, scripts, "/tmp/x") == " ".join(cause.split())
 
 
 def test_an_error_of_conditions_names_the_line_of_the_script() -> None:
     script = (Script("if.sql", 1, "\\if 1\nSELECT 1;\n\\if 2\n\\endif\n\n\\else\n\\else\n"),)
-    told = 'pgbench: error: condition error in script "/tmp/x/if.sql" command {}: {}'
+    text = 'pgbench: error: condition error in script "/tmp/x/if.sql" command {}: {}'
     for command_number, line, why in ((6, 7, "\\else after \\else"), (7, 1, "\\if without matching \\endif")):
-        assert error_of(told.format(command_number, why), script, "/tmp/x") == f"if.sql:{line}: {why}"
+        assert error_of(text.format(command_number, why), script, "/tmp/x") == f"if.sql:{line}: {why}"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
     empty.write_text("\n")
     assert read_all([f"{good}@3"]) == (Script("good.sql", 3, "SELECT 1;"),)
     assert read_all([f"{good}@3", "select@9", "tpcb-like"])[1:] == (Script("select-only", 9), Script("tpcb-like"))
-    for specs, told in (
+    for specs, message in (
         ([], "no script given"),
         (["s"], "script s: no such file, and none of pgbench's own scripts: select-only, tpcb-like, simple-update"),
         (["select", "select-only@3"], "two scripts of one name"),
@@ -278,7 +278,7 @@ def test_scripts_that_cannot_be_are_refused_in_one_line(tmp_path: Path) -> None:
         ([str(empty)], "it is empty"),
         ([str(tmp_path / "none.sql")], "no such file"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=message):
             read_all(specs)
 
 

@@ -92,8 +92,8 @@ def test_only_a_log_that_is_too_dense_is_thinned(tmp_path: Path) -> None:
         step._thin(3_000_000_000)
         step._thin(4_000_000_000)
         assert (step.taken_every, step.counting.every) == (every, 4 * every)
-        found = [
+        kept = [
             text for first in range(0, 60, 5) for text in step._needed([b"%d" % n for n in range(first, first + 5)])
         ]
-        assert found == [b"%d" % n for n in range(every - 1, 60, every)]
+        assert kept == [b"%d" % n for n in range(every - 1, 60, every)]
     page.close()

@@ -103,8 +103,8 @@ def test_failures_retries_and_skipped_ones_are_counted_by_kind(page: Page) -> No
     counts.take(line(0, 1, 1001, outcome="serialization", retries=2))
     counts.take(line(0, 2, 1002, outcome="skipped"))
     counts.take(line(0, 3, 1003, retries=1))
-    found = {word.name: page.word(0, word) for word in Word if Word.SERIALIZATION <= word <= Word.DROPPED}
-    assert found == {
+    words = {word.name: page.word(0, word) for word in Word if Word.SERIALIZATION <= word <= Word.DROPPED}
+    assert words == {
         "SERIALIZATION": 1, "DEADLOCK": 0, "FAILED": 0, "RETRIED": 2, "RETRIES": 3, "SKIPPED": 1, "LATE": 1,
         "DROPPED": 0,
     }  # fmt: skip

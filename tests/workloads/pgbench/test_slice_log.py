@@ -38,32 +38,32 @@ def told(page: Page) -> list[int | None]:
 
 
 def test_active_time_stands_still_between_turns(page: Page) -> None:
-    found = slices_of(page)
-    assert found.active_ns(BEGAN + 5 * MS) == 0
+    slices = slices_of(page)
+    assert slices.active_ns(BEGAN + 5 * MS) == 0
     take_turns(page, 3, last_open=True)
-    found.look()
+    slices.look()
     for number in range(3):
-        assert found.active_ns(opened(number) - MS) == found.active_ns(opened(number)) == number * LENGTH
-        assert found.active_ns(opened(number) + 7 * MS) == number * LENGTH + 7 * MS
-    assert found.active_ns(opened(2) + 2 * LENGTH) == 4 * LENGTH, "it lasts"
+        assert slices.active_ns(opened(number) - MS) == slices.active_ns(opened(number)) == number * LENGTH
+        assert slices.active_ns(opened(number) + 7 * MS) == number * LENGTH + 7 * MS
+    assert slices.active_ns(opened(2) + 2 * LENGTH) == 4 * LENGTH, "it lasts"
 
 
 def test_a_turn_is_reported_once_the_log_is_past_the_next(page: Page) -> None:
-    found = slices_of(page)
+    slices = slices_of(page)
     take_turns(page, 3, last_open=True)
-    found.look()
+    slices.look()
     for client, at_ms, done in ((0, 5, 1), (1, 20, 1), (0, 49, 2), (1, 53, 2), (0, 121, 3), (1, 125, 3)):
-        found.add(client, opened(0) + at_ms * MS, done)
-    found.tell(opened(0) + 60 * MS)
+        slices.add(client, opened(0) + at_ms * MS, done)
+    slices.tell(opened(0) + 60 * MS)
     assert told(page) == [None, None, None], "more of it may come"
-    found.tell(opened(0) + 125 * MS)
+    slices.tell(opened(0) + 125 * MS)
     # What ended just after the stop, as a signal takes its time, is of that turn, too.
     assert told(page) == [4, None, None]
-    found.add(0, opened(2) + 1, 4)
-    found.tell(opened(2) + 1)
+    slices.add(0, opened(2) + 1, 4)
+    slices.tell(opened(2) + 1)
     assert told(page) == [4, 6, None]
     slice_times.end(page, opened(2) + LENGTH)
-    found.finish()
+    slices.finish()
     assert told(page) == [4, 6, 7]
 
 
@@ -73,8 +73,8 @@ def test_a_sampled_log_reports_turns_within_its_gaps(every: int) -> None:
     both = [slices_of(pages[0]), slices_of(pages[1], every)]
     for page in pages:
         take_turns(page, 60)
-    for found in both:
-        found.look()
+    for slices in both:
+        slices.look()
     last_ns = 0
     for client in (0, 1):
         active_ns, done = 0, 0
@@ -89,9 +89,9 @@ def test_a_sampled_log_reports_turns_within_its_gaps(every: int) -> None:
             both[0].add(client, ended_ns, done)
             if random.random() < 1 / every:
                 both[1].add(client, ended_ns, done)
-    for found in both:
-        found.tell(last_ns)
-        found.finish()
+    for slices in both:
+        slices.tell(last_ns)
+        slices.finish()
     full, sampled = told(pages[0]), told(pages[1])
     for one, other in zip(full, sampled, strict=True):
         assert one is not None and other is not None
@@ -102,18 +102,18 @@ def test_a_sampled_log_reports_turns_within_its_gaps(every: int) -> None:
 
 
 def test_a_hanging_client_delays_others_counts_briefly(page: Page) -> None:
-    found = slices_of(page, 4)
+    slices = slices_of(page, 4)
     take_turns(page, 30)
-    found.look()
+    slices.look()
     for number in range(20):
-        found.add(0, opened(number) + 10 * MS, 100 * (number + 1))
+        slices.add(0, opened(number) + 10 * MS, 100 * (number + 1))
         if number < 2:
-            found.add(1, opened(number) + 10 * MS, 100 * (number + 1))
-    found.tell(opened(19) + 10 * MS)
+            slices.add(1, opened(number) + 10 * MS, 100 * (number + 1))
+    slices.tell(opened(19) + 10 * MS)
     assert slice_times.told(page, 0) is not None and slice_times.told(page, 1) is None
-    found.add(0, opened(25) + 10 * MS, 2600)
-    found.tell(opened(25) + 10 * MS)
-    known = [each for each in told(page) if each is not None]
+    slices.add(0, opened(25) + 10 * MS, 2600)
+    slices.tell(opened(25) + 10 * MS)
+    known = [turn for turn in told(page) if turn is not None]
     assert len(known) == (25 * LENGTH + 10 * MS - PATIENCE_NS) // LENGTH
     # Of the one that hangs no more is taken to be done than the log may leave out.
     assert all(done - known[2] <= 100 * (number - 2) + 3 for number, done in enumerate(known) if number > 2)

@@ -20,16 +20,16 @@ from workloads.pgbench.workload import SCRIPTS, SELECT
 def test_the_logging_rate_is_requested_or_from_the_warm_up(tmp_path: Path) -> None:
     script = tmp_path / "slow.sql"
     script.write_text("SELECT pg_sleep(30);\n")
-    own = SCRIPTS.plan(ScriptOptions(script=(str(script),))).record
+    script_plan = SCRIPTS.plan(ScriptOptions(script=(str(script),))).record
     given = SCRIPTS.plan(ScriptOptions(script=(str(script),), log_every=4)).record
     select, limited = (SELECT.plan(options).record for options in (Options(jobs=2), Options(rate=900.0)))
     fast, slow = WarmUp.of(31_000, 1), WarmUp.of(200, 1)
     assert (fast.log_every, slow.log_every, WarmUp.of(1e7, 1).log_every) == (64, 1, 1024)
-    for record, found, every, by_line in (
-        (own, None, 1, True),
-        (own, slow, 1, True),
-        (own, fast, 64, False),
-        (own, WarmUp.of(31_000, 4), 64, True),
+    for record, warm_up, every, by_line in (
+        (script_plan, None, 1, True),
+        (script_plan, slow, 1, True),
+        (script_plan, fast, 64, False),
+        (script_plan, WarmUp.of(31_000, 4), 64, True),
         (given, fast, 4, False),
         (select, None, 1, False),
         (select, slow, 1, True),
@@ -37,15 +37,15 @@ def test_the_logging_rate_is_requested_or_from_the_warm_up(tmp_path: Path) -> No
         (limited, fast, 1, False),
     ):
         chosen = SELECT if record in (select, limited) else SCRIPTS
-        whole = {**record, "programs": {"pgbench": {"path": "/x", "version": "pgbench (PostgreSQL) 18.6"}}}
-        place = Place("", 0, 1, 1, "", "", msgspec.to_builtins(found) if found else {})
-        steps = sorted(chosen.steps(whole)[1:], key=lambda step: step.record["clients"])
+        complete = {**record, "programs": {"pgbench": {"path": "/x", "version": "pgbench (PostgreSQL) 18.6"}}}
+        place = Place("", 0, 1, 1, "", "", msgspec.to_builtins(warm_up) if warm_up else {})
+        steps = sorted(chosen.steps(complete)[1:], key=lambda step: step.record["clients"])
         few, warm = (
-            msgspec.json.decode(chosen.launch(whole, step, place).stdin, type=PgbenchSpec)
+            msgspec.json.decode(chosen.launch(complete, step, place).stdin, type=PgbenchSpec)
             for step in (steps[0], steps[len(steps) // 2])
         )
         assert (warm.log_every, warm.log_by_line) == (every, by_line)
-        assert few.log_by_line or found is not fast or every < 64  # one client does little of what several do
+        assert few.log_by_line or warm_up is not fast or every < 64  # one client does little of what several do
     assert SELECT.identity(select)["log_every"] == "auto" and SELECT.identity(limited)["log_every"] == 1
     with pytest.raises(msgspec.ValidationError):  # a journal of another's
         msgspec.convert({"log_every": 0}, WarmUp)
@@ -73,8 +73,8 @@ def test_what_goes_on_while_a_server_is_stopped_is_not_sliced(tmp_path: Path) ->
         assert not SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)[1].sliced
     script.write_text("SELECT 'pg_sleep';\n")
     assert SCRIPTS.sliced_options({"script": (str(script),), "seconds": 4})["seconds"] == 4
-    made, *steps = SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)
-    assert not made.sliced and all(step.sliced == "time" and not step.gated for step in steps)
+    initial, *steps = SCRIPTS.steps(SCRIPTS.plan(ScriptOptions(script=(str(script),))).record)
+    assert not initial.sliced and all(step.sliced == "time" and not step.gated for step in steps)
     assert (
         SCRIPTS.sliced_options({"script": ("none.sql",), "seconds": None})["seconds"] == 4
     )  # that is refused by the plan
@@ -82,12 +82,12 @@ def test_what_goes_on_while_a_server_is_stopped_is_not_sliced(tmp_path: Path) ->
 
 def test_another_pgbench_of_the_same_version_is_another_workload() -> None:
     record = SELECT.plan(Options()).record
-    found = [
+    identities = [
         SELECT.identity({**record, "programs": {"pgbench": {"path": "/x", "version": "18.6", "digest": digest * 64}}})
         for digest in "aab"
     ]
-    assert found[0] == found[1] != found[2]
-    assert found[0]["pgbench"] == "18.6 aaaaaaaaaaaa" and SELECT.identity(record)["pgbench"] == ""
+    assert identities[0] == identities[1] != identities[2]
+    assert identities[0]["pgbench"] == "18.6 aaaaaaaaaaaa" and SELECT.identity(record)["pgbench"] == ""
 
 
 def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
     one, other = (SCRIPTS.identity(plan.record)["scripts"] for plan in plans)
     assert one != other and "may write files next to the data" in plans[0].own_server
     assert SCRIPTS.expected_bytes(plans[0].record, 1 << 40) > 1 << 40
-    for wrong, told in (("none.sql", "none.sql: no such file"), (str(load), "a script has this name")):
-        with pytest.raises(ValueError, match=told):
+    for wrong, message in (("none.sql", "none.sql: no such file"), (str(load), "a script has this name")):
+        with pytest.raises(ValueError, match=message):
             SCRIPTS.plan(ScriptOptions(script=(str(load),), setup=wrong))
-    for text, told in (
+    for text, message in (
         ("\\shell true\n", r"make\.sql:1: \\shell and \\setshell run commands"),
         (
             "\\startpipeline\nSELECT 1;\n\\endpipeline\n",
@@ -113,7 +113,7 @@ def test_a_setup_is_one_more_script_of_a_plan(tmp_path: Path) -> None:
     ):
         make.write_text(text)
         for options in (ScriptOptions(script=(str(make),)), ScriptOptions(script=(str(load),), setup=str(make))):
-            with pytest.raises(ValueError, match=told):
+            with pytest.raises(ValueError, match=message):
                 SCRIPTS.plan(options)
 
 
@@ -125,7 +125,7 @@ def test_pgbench_never_ends_a_step_before_its_length() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("#!/bin/sh\nexec sleep 600\n", "cannot read the scripts: it did not end within"),
         ("no program\n", "cannot read the scripts: Exec format error"),
@@ -133,7 +133,7 @@ def test_pgbench_never_ends_a_step_before_its_length() -> None:
     ],
 )
 def test_a_pgbench_that_cannot_read_scripts_is_refused(
-    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, text: str, told: str
+    new_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     program = new_folder() / "pgbench"
     program.write_text(text)
@@ -142,7 +142,7 @@ def test_a_pgbench_that_cannot_read_scripts_is_refused(
     record = SELECT.plan(Options()).record
     programs = {"pgbench": {"path": str(program), "version": "pgbench (PostgreSQL) 18.6", "digest": ""}}
     group = pwd.getpwnam("nobody").pw_gid if os.geteuid() == 0 else os.getegid()
-    with pytest.raises(ValueError, match=told.replace("GID", str(group))):
+    with pytest.raises(ValueError, match=message.replace("GID", str(group))):
         SELECT.check({**record, "programs": programs})
     for lacking in ({}, {"pgbench": {"path": str(program)}}):
         with pytest.raises(ValueError, match="names no pgbench"):

@@ -35,7 +35,7 @@ def filled(target: Database, seed: int = 1) -> Database:
 
 def broken(target: Database) -> list[int]:
     """The conditions that do not hold, by their number."""
-    return [number for number, each in enumerate(conditions()) if target.one(each.query)]
+    return [number for number, condition in enumerate(conditions()) if target.one(condition.query)]
 
 
 def test_rows_are_those_of_the_seed_and_consistent(database: Databases) -> None:

@@ -23,8 +23,8 @@ def planned(**entries: Any) -> tuple[dict[str, Any], dict[str, Step]]:
     return record, {step.name: step for step in WORKLOAD.steps(record)}
 
 
-def place(**found: float) -> Place:
-    return Place(dsn="dbname=ib", page_fd=3, seed=7, repeat=1, folder="/tmp", data_folder="", found=found)
+def place(**measured: float) -> Place:
+    return Place(dsn="dbname=ib", page_fd=3, seed=7, repeat=1, folder="/tmp", data_folder="", found=measured)
 
 
 def test_it_says_that_it_is_not_tpcc_and_ends_with_a_check() -> None:
