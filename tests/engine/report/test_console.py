@@ -52,15 +52,15 @@ def constant(call: ast.Call) -> bool:
 def unsafe(path: Path) -> Iterator[str]:
     """Calls that print or mark up what may be somebody else's text."""
     module = str(path.relative_to(HOME))
-    for name, call, owner in calls(path):
-        marked = next((keyword.value for keyword in call.keywords if keyword.arg == "markup"), None)
+    for name, site, owner in calls(path):
+        marked = next((keyword.value for keyword in site.keywords if keyword.arg == "markup"), None)
         told_off = isinstance(marked, ast.Constant) and marked.value is False
         own_echo = name == "echo" and owner == ""  # of engine.report.console
-        printing = name in WRITING and owner in ("", "click", "rich") and not own_echo and not constant(call)
+        printing = name in WRITING and owner in ("", "click", "rich") and not own_echo and not constant(site)
         printing = printing and module != WRITING[name]
-        widget = name in WIDGETS and module.startswith("tui") and not constant(call) and not told_off
+        widget = name in WIDGETS and module.startswith("tui") and not constant(site) and not told_off
         if printing or name in MARKING or widget or (marked is not None and not told_off):
-            yield f"{module}:{call.lineno}: {ast.unparse(call)[:80]}"
+            yield f"{module}:{site.lineno}: {ast.unparse(site)[:80]}"
 
 
 @pytest.mark.slow
@@ -74,10 +74,10 @@ def test_text_is_printed_in_one_place_and_never_as_markup() -> None:
 def test_what_prints_a_line_is_given_no_line_break() -> None:
     """It would print the break's escape."""
     for path in (path for package in ("engine", "tui") for path in sorted((HOME / package).rglob("*.py"))):
-        for name, call, owner in calls(path):
-            texts = [node.value for word in call.args for node in ast.walk(word) if isinstance(node, ast.Constant)]
+        for name, site, owner in calls(path):
+            texts = [node.value for word in site.args for node in ast.walk(word) if isinstance(node, ast.Constant)]
             if name in ("echo", "say") and owner != "click":
-                assert not [text for text in texts if isinstance(text, str) and "\n" in text], f"{path}:{call.lineno}"
+                assert not [text for text in texts if isinstance(text, str) and "\n" in text], f"{path}:{site.lineno}"
 
 
 @pytest.fixture

@@ -130,6 +130,6 @@ def test_a_slow_statement_stalls_if_blocked_not_if_asleep(
         wait_for(lambda: len(stalls(bench, step)) == 2, "the second stall to be seen")
         connection.rollback()
         holder = connection.info.backend_pid
-    _, second = wait_for(lambda: stalls if len(stalls := ended_stalls(bench, step)) == 2 else [], "its end")
+    _, second = wait_for(lambda: both if len(both := ended_stalls(bench, step)) == 2 else [], "its end")
     assert second.data["causes"][0]["name"] == "lock" and f"held by pid {holder}" in second.data["causes"][0]["text"]
     bench("stop")
