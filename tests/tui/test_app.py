@@ -52,7 +52,7 @@ def test_help_lists_every_key_with_its_words(recording: Path) -> None:
             await pilot.pause()
             pages.append(text_of(pilot))
             assert len(pages) < 20
-        assert words and not [each for each in words if f" {each}" not in "".join(pages)]
+        assert words and not [entry for entry in words if f" {entry}" not in "".join(pages)]
         await pilot.press("escape")
         await pilot.pause()
         assert app_of(pilot).screen is below

@@ -70,7 +70,7 @@ def test_each_key_does_something_and_breaks_nothing(
         clicked = []
         row = screen.query_one(KeyRow)
         for action in [key.action for key in row.keys if key.description != "quit"]:
-            (key,) = (each for each in row.keys if each.action == action)
+            (key,) = (key_shown for key_shown in row.keys if key_shown.action == action)
             before = shown(pilot)
             await pilot.click(row, offset=(key.place, 0))
             await pilot.pause()
@@ -113,7 +113,7 @@ def test_each_key_of_the_last_row_acts_on_further_screens(
         front = type(pilot.app.screen)
         # The step has one stall, so that the next one is the same; one role; and no lower speed.
         alone = ("leave", "back", "stall(1)", "role", "speed(-1)")
-        for key, binding in [each for each in shown_keys(pilot.app.screen) if each[1].action not in alone]:
+        for key, binding in [pair for pair in shown_keys(pilot.app.screen) if pair[1].action not in alone]:
             before = pilot.app.screen, shown(pilot)
             await pilot.press(key)
             await until(pilot, lambda before=before: (pilot.app.screen, shown(pilot)) != before)  # type: ignore[misc]
@@ -136,7 +136,7 @@ def test_each_key_of_what_lies_over_a_screen_can_be_clicked(recording: Path) -> 
         assert isinstance(box, HelpScreen)
         for words in ("page down", "back", "?", "close"):
             row = box.query_one(KeyRow)
-            (key,) = (each for each in row.keys if words in (each.description, each.display))
+            (key,) = (hint for hint in row.keys if words in (hint.description, hint.display))
             before = shown(pilot)
             await pilot.click(row, offset=(key.end - 1, 0))
             await pilot.pause()

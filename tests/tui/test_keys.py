@@ -19,30 +19,30 @@ def bindings() -> list[tuple[type, Binding]]:
 
     import tui
 
-    modules = [import_module(found.name) for found in pkgutil.walk_packages(tui.__path__, "tui.")]
+    modules = [import_module(module.name) for module in pkgutil.walk_packages(tui.__path__, "tui.")]
     classes = {
         value
         for module in modules
         for value in vars(module).values()
         if isinstance(value, type) and value.__module__.startswith("tui.")
     }
-    return [(each, binding) for each in {Bench, *classes} for binding in vars(each).get("BINDINGS", ())]
+    return [(owner, binding) for owner in {Bench, *classes} for binding in vars(owner).get("BINDINGS", ())]
 
 
 def test_every_binding_has_an_id_and_no_id_stands_for_two_things() -> None:
-    found = bindings()
-    assert len(found) > 30
-    assert not [binding for _, binding in found if not binding.id]
-    for each in {each for each, _ in found}:
-        ids = Counter(binding.id for owner, binding in found if owner is each)
-        assert not [id for id, times in ids.items() if times > 1], each
-    for id in {binding.id for _, binding in found}:
-        assert len({binding.action for _, binding in found if binding.id == id}) == 1, id
+    pairs = bindings()
+    assert len(pairs) > 30
+    assert not [binding for _, binding in pairs if not binding.id]
+    for screen in {screen for screen, _ in pairs}:
+        ids = Counter(binding.id for owner, binding in pairs if owner is screen)
+        assert not [id for id, times in ids.items() if times > 1], screen
+    for id in {binding.id for _, binding in pairs}:
+        assert len({binding.action for _, binding in pairs if binding.id == id}) == 1, id
 
 
 def test_no_key_means_two_things_on_one_screen() -> None:
-    for each in {each for each, _ in bindings()}:
-        if "check_action" in vars(each):
+    for screen in {screen for screen, _ in bindings()}:
+        if "check_action" in vars(screen):
             continue  # says itself which of two holds
-        pressed = Counter(key for owner, binding in bindings() if owner is each for key in binding.key.split(","))
-        assert not [key for key, times in pressed.items() if times > 1], each
+        pressed = Counter(key for owner, binding in bindings() if owner is screen for key in binding.key.split(","))
+        assert not [key for key, times in pressed.items() if times > 1], screen

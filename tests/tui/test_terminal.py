@@ -94,24 +94,24 @@ class Tmux:
 @pytest.fixture
 def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
     """`bench` over a folder of its own; what still runs at the end is ended."""
-    made = Bench(new_folder() / "runs")
-    made.out.mkdir()
-    yield made
-    made.stop()
+    bench_run = Bench(new_folder() / "runs")
+    bench_run.out.mkdir()
+    yield bench_run
+    bench_run.stop()
 
 
 @pytest.fixture
 def tmux(bench: Bench, tmp_path: Path) -> Iterator[Tmux]:
     """A terminal that is gone afterwards."""
-    made = Tmux(tmp_path / "tmux", bench.out)
-    yield made
-    made.kill()
+    terminal = Tmux(tmp_path / "tmux", bench.out)
+    yield terminal
+    terminal.kill()
 
 
 def rate(screen: str) -> str:
     """The rate as shown; empty before the first."""
-    found = re.search(r"ins/s (\S+)", screen)
-    return found.group(1) if found else ""
+    match = re.search(r"ins/s (\S+)", screen)
+    return match.group(1) if match else ""
 
 
 @pytest.mark.timeout(600)
@@ -197,13 +197,13 @@ def test_a_lost_terminal_leaves_the_run_going(bench: Bench, tmux: Tmux, build: C
 
 def _interfaces(run: Path) -> set[int]:
     """The processes that show a run."""
-    found = set()
+    pids = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = entry.read_bytes().split(b"\0")
             if os.fsencode(run) in words and {b"tui", b"watch"} & set(words):
-                found.add(int(entry.parent.name))
-    return found
+                pids.add(int(entry.parent.name))
+    return pids
 
 
 def _answers(tmux: Tmux) -> bool:

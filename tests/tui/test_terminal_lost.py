@@ -21,8 +21,8 @@ DEAF = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
 
 
 def children_of(pid: int) -> set[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children")
-    return {int(child) for child in found.read_text().split()} if found.exists() else set()
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    return {int(child) for child in file.read_text().split()} if file.exists() else set()
 
 
 def is_gone(pid: int) -> bool:

@@ -64,8 +64,8 @@ def record() -> dict[str, Any]:
             Path(folder) / "r", builds=("16.3", "17.0", "17beta1-builtin", "18.1"), repeats=4, aa=True,
             effects={("17.0", "l.i0"): 0.9, ("18.1", "l.x"): 1.2, ("17beta1-builtin", "l.i1"): 0.97}, stalls=stalled,
         )  # fmt: skip
-        found: dict[str, Any] = json.loads(to_json(compare([run])))
-        return found
+        comparison: dict[str, Any] = json.loads(to_json(compare([run])))
+        return comparison
 
 
 def read(record: Any) -> Comparison:
@@ -100,9 +100,9 @@ def test_sorting_by_effect_puts_the_widest_first() -> None:
 def test_what_is_looked_for_narrows_and_never_adds(words: list[str]) -> None:
     comparison = made()
     everything = rows(comparison, EVERYTHING, "steps", "")
-    found = rows(comparison, EVERYTHING, "steps", " ".join(words))
-    assert [row for row in everything if row in found] == found
-    assert (not found) or "nothing" not in words
+    narrowed = rows(comparison, EVERYTHING, "steps", " ".join(words))
+    assert [row for row in everything if row in narrowed] == narrowed
+    assert (not narrowed) or "nothing" not in words
 
 
 @settings(deadline=None)
@@ -222,16 +222,16 @@ def test_checks_that_failed_come_first_and_whole() -> None:
 def test_the_detail_of_a_cell_fits_and_holds_stalls_with_causes(columns: int) -> None:
     comparison = made()
     subject = subject_of(comparison, "17.0")
-    found = cells_text.cells(comparison, "l.i1", subject)
-    assert [(cell.repeat, cell.subject) for cell in found[:4]] == [(1, "16.3"), (1, "17.0"), (2, "16.3"), (2, "17.0")]
+    cells = cells_text.cells(comparison, "l.i1", subject)
+    assert [(cell.repeat, cell.subject) for cell in cells[:4]] == [(1, "16.3"), (1, "17.0"), (2, "16.3"), (2, "17.0")]
     lines = [cells_text.heading(comparison, RowKey("l.i1", "rate_per_s"), columns)]
-    lines += cells_text.table(comparison, subject, found, 1, columns, BRAILLE)
-    about = cells_text.about(comparison, found[1], columns)
+    lines += cells_text.table(comparison, subject, cells, 1, columns, BRAILLE)
+    about = cells_text.about(comparison, cells[1], columns)
     about += cells_text.judged(comparison, RowKey("l.i1", "rate_per_s"), subject, columns, BRAILLE)
     assert max(width(line) for line in [*lines, *cells_text.window(about, 0, 99, columns, BRAILLE)]) <= columns
     said = " ".join(" ".join(texts(about)).split())
     assert "! 14.0 s insert at 1% of 20k rows/s, 280,000 rows not done" in said
-    as_pgbench = replace(found[1], stalls=(replace(found[1].stalls[0], role="pgbench"),))
+    as_pgbench = replace(cells[1], stalls=(replace(cells[1].stalls[0], role="pgbench"),))
     about = cells_text.about(replace(comparison, units={"l.i1": "tx/s"}), as_pgbench, 200)
     assert "pgbench at 1% of 20k tx/s, 280,000 tx not done" in " ".join(" ".join(texts(about)).split())
     assert "1. checkpoint sync (90%)" in said
@@ -266,16 +266,16 @@ def test_a_rate_is_in_the_unit_of_its_step(tmp_path: Path) -> None:
     def asked(_: Any, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, primary_metric=PrimaryMetric("query", "questions/s")) if step == "qr100" else totals
 
-    found = compare([make_run(tmp_path / "r", change=asked)])
-    assert json.loads(to_json(found))["units"] == {
+    result = compare([make_run(tmp_path / "r", change=asked)])
+    assert json.loads(to_json(result))["units"] == {
         "l.i0": "rows/s", "l.x": "rows/s", "l.i1": "rows/s", "qr100": "questions/s",
     }  # fmt: skip
-    (throughput,), (cells,) = (table(found) for table in (performance.THROUGHPUT, performance.EVERY_CELL))
+    (throughput,), (cells,) = (table(result) for table in (performance.THROUGHPUT, performance.EVERY_CELL))
     assert throughput.title == "Throughput in rows/s or questions/s (mean of cells, ratio to base)"
     assert cells.title == "Every cell (rows/s or questions/s)"
     row = RowKey("qr100", "rate_per_s")
-    assert comparison_table.name_of(found, row) == "questions/s"
-    heading = "".join(part for part, _ in cells_text.heading(found, row, 80))
+    assert comparison_table.name_of(result, row) == "questions/s"
+    heading = "".join(part for part, _ in cells_text.heading(result, row, 80))
     assert heading.startswith(" rep cell of       questions/s / base")
-    before = "".join(part for part, _ in cells_text.heading(found, RowKey("l.i0", "rate_per_s"), 80))
+    before = "".join(part for part, _ in cells_text.heading(result, RowKey("l.i0", "rate_per_s"), 80))
     assert heading.index("/ base") == before.index("/ base")

@@ -27,8 +27,8 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
     return Ratio("s", "n", "m", value, low, high, 3, "undecided")
 
 
-def drawn_text(on: forest.RatioAxis, found: Ratio | None, others: tuple[float, ...] = ()) -> str:
-    return "".join(text for text, _ in forest.whisker(on, found, "", ASCII, others))
+def drawn_text(on: forest.RatioAxis, measured: Ratio | None, others: tuple[float, ...] = ()) -> str:
+    return "".join(text for text, _ in forest.whisker(on, measured, "", ASCII, others))
 
 
 def test_an_interval_lies_where_its_logarithms_are() -> None:
@@ -52,16 +52,16 @@ def test_what_goes_beyond_the_axis_points_there() -> None:
     st.lists(st.tuples(st.floats(0.01, 50), st.floats(1, 3)), max_size=12), st.floats(0.001, 0.2), st.integers(3, 150)
 )
 def test_every_ratio_is_on_the_axis_unless_it_is_tenfold(
-    found: list[tuple[float, float]], margin: float, cells: int
+    cases: list[tuple[float, float]], margin: float, cells: int
 ) -> None:
-    ratios = [ratio(value, value / wide, value * wide) for value, wide in found]
+    ratios = [ratio(value, value / wide, value * wide) for value, wide in cases]
     on = forest.axis(ratios, margin, cells)
     assert on.cells % 2 == 1
     assert 1 + on.reach >= min(1.5 * margin + 1, 10)
-    for value, _ in found:
+    for value, _ in cases:
         assert (0 <= on.place(value) < on.cells) or not 0.1 < value < 10
-    for each in ratios:
-        assert len(drawn_text(on, each)) == on.cells
+    for measured in ratios:
+        assert len(drawn_text(on, measured)) == on.cells
 
 
 def test_one_wild_interval_does_not_flatten_the_others() -> None:
@@ -108,7 +108,7 @@ def test_room_goes_to_words_values_and_digits_in_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "more", "whole", "short"),
+    ("verdict", "more", "long", "short"),
     [
         ("slower", None, "slower", "slower"),
         ("undecided", 1, "needs 1 more pair", "1 more pair"),
@@ -118,14 +118,14 @@ def test_room_goes_to_words_values_and_digits_in_turn() -> None:
         ("none", None, "", ""),
     ],
 )
-def test_a_verdict_says_what_it_needs(verdict: str, more: int | None, whole: str, short: str) -> None:
-    found = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more)  # type: ignore[arg-type]
-    assert (verdict_words(found), verdict_words(found, full=False)) == (whole, short)
+def test_a_verdict_says_what_it_needs(verdict: str, more: int | None, long: str, short: str) -> None:
+    measured = Ratio("l.i0", "17.0", "rate_per_s", 1.0, None, None, 3, verdict, more_pairs=more)  # type: ignore[arg-type]
+    assert (verdict_words(measured), verdict_words(measured, full=False)) == (long, short)
 
 
 def test_a_certain_sign_within_the_margin_fits_if_wide_enough() -> None:
-    found = Ratio("l.i0", "17.0", "rate_per_s", 0.99, 0.985, 0.995, 3, "same", better=False, differs=True)
-    assert (verdict_words(found), verdict_words(found, full=False)) == ("a little slower", "same")
+    measured = Ratio("l.i0", "17.0", "rate_per_s", 0.99, 0.985, 0.995, 3, "same", better=False, differs=True)
+    assert (verdict_words(measured), verdict_words(measured, full=False)) == ("a little slower", "same")
 
 
 def test_a_cost_is_more_and_its_sign_means_worse() -> None:

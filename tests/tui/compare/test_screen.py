@@ -23,10 +23,10 @@ def test_the_screen(recording: Path) -> None:
 @pytest.mark.slow
 def test_signs_numbers_and_verdicts_are_those_of_bench_compare(recording: Path) -> None:
     table = printed("compare", str(recording)).split("Planning a DELETE")[0]
-    told = re.findall(r"^\S+ +[\d,]+ +[\d,]+ (\S)(\d\.\d+) +(\S+) (\w+(?:, \+\d+ pairs?)?)", table, re.M)
-    assert len(told) == 4
+    rows = re.findall(r"^\S+ +[\d,]+ +[\d,]+ (\S)(\d\.\d+) +(\S+) (\w+(?:, \+\d+ pairs?)?)", table, re.M)
+    assert len(rows) == 4
     shown = show_compare(recording, size=(130, 36))
-    for sign, ratio, interval, words in told:
+    for sign, ratio, interval, words in rows:
         words = re.sub(r"undecided, \+(\d+ )", r"needs \1more ", words)
         assert f"{sign} {ratio} {interval} {words}" in shown
 

@@ -24,10 +24,10 @@ def pair(*ratios: float | None, **changed: object) -> SlicedPair:
     """A pair with these blocks, of 0.2 s each, on a machine of 2 CPUs of which others use half a one."""
     blocks = tuple(block(number, ratio) for number, ratio in enumerate(ratios))
     seconds = tuple(MachineSecond(float(second), 1.0, 1.6, 0.5, 0.0) for second in range(max(1, len(ratios) // 5)))
-    made = SlicedPair(
+    plain = SlicedPair(
         "r", 1, "17.0", "16.3", "001", "002", 0.95, 0.93, 0.97, 0.951, 0.003, 0.002, "", 2, blocks, seconds
     )
-    return replace(made, **changed)  # type: ignore[arg-type]
+    return replace(plain, **changed)  # type: ignore[arg-type]
 
 
 def text(lines: list[Line]) -> list[str]:
@@ -42,7 +42,7 @@ def test_the_charts_fill_their_room_and_no_more(
     shown = pair(*ratios)
     for drawn in (slices_chart.ratios(shown, cells, rows, glyphs), slices_chart.others(shown, cells, rows, glyphs)):
         if len(drawn) == rows > 1:
-            assert {width(each) for each in drawn} == {slices_chart.LABEL_CELLS + cells}
+            assert {width(line) for line in drawn} == {slices_chart.LABEL_CELLS + cells}
     low, high = slices_chart.scale(shown)
     assert low < 1 < high and low < 0.95 < high
 
@@ -53,11 +53,11 @@ def test_dots_stand_at_their_blocks_beside_the_running_ratio() -> None:
     low, high = slices_chart.scale(shown)
     assert (low, high) == pytest.approx((0.88, 1.02)), "round ones"
     assert drawn[0].split() == ["1.020"] and drawn[-1].split() == ["0.880"]
-    (one,) = [each for each in drawn if each.startswith(" 1.000")]
+    (one,) = [line for line in drawn if line.startswith(" 1.000")]
     assert one.count("o") == 1 and "-" in one
-    (bottom,) = [each for each in drawn if each.count("o") == 2]
+    (bottom,) = [line for line in drawn if line.count("o") == 2]
     assert bottom.index("o") < one.index("o") < bottom.rindex("o")
-    (line,) = [each for each in drawn if "=" in each]
+    (line,) = [row for row in drawn if "=" in row]
     assert line[7:].startswith("======="), "from the first block to the last"
     assert 0.88 + (12 - drawn.index(line)) / 12 * 0.14 == pytest.approx(0.95, abs=0.006)
 

@@ -46,11 +46,11 @@ def test_the_screen(in_slices: Path) -> None:
 
 
 def test_figures_are_those_of_bench_compare(in_slices: Path) -> None:
-    found = json.loads(printed("compare", str(in_slices), "--slices", STEP, "--json"))
-    (first, second), (check,) = found["pairs"], found["checks"]
+    sliced = json.loads(printed("compare", str(in_slices), "--slices", STEP, "--json"))
+    (first, second), (check,) = sliced["pairs"], sliced["checks"]
     assert len(first["blocks"]) > 20 and len(first["machine"]) > 5
-    assert all(0 <= each["others_cpus"] <= each["busy_cpus"] <= first["cpus"] * 1.02 for each in first["machine"])
-    assert all(each["others_cpus"] is not None for each in first["blocks"])
+    assert all(0 <= block["others_cpus"] <= block["busy_cpus"] <= first["cpus"] * 1.02 for block in first["machine"])
+    assert all(block["others_cpus"] is not None for block in first["blocks"])
 
     async def script(pilot: Pilot[Any]) -> None:
         await opened(pilot)

@@ -35,7 +35,7 @@ def staying(run: Path) -> tuple[TourStop, ...]:
 
 def unpacked(out: Path) -> list[Path]:
     packed = (files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS))
-    return [unpack(each, "the demo", out) for each in packed]
+    return [unpack(archive, "the demo", out) for archive in packed]
 
 
 def guided(out: Path, script: Script, stops: Sequence[TourStop] = (), pace: float = 1.0) -> None:
@@ -128,12 +128,12 @@ def test_what_it_says_of_the_stalls_is_in_the_detail_of_each(tmp_path: Path) -> 
         for incident, text in zip((incidents[0], incidents[-1]), texts[1:3], strict=True):
             player.seek((main_stall(incident).ended_ns or 0) + SECOND_NS)
             view = player.look()
-            told = " ".join(
+            details = " ".join(
                 "".join(part for part, _ in line)
                 for line in detail(player.reader, view, main_stall(incident), SETS["ascii"], 400)
             )
-            assert f"{main_stall(incident).role}, {stall_seconds(main_stall(incident), 2**62):.1f} s" in told
-            assert cause(main_stall(incident)) in told and cause(main_stall(incident)) in text
+            assert f"{main_stall(incident).role}, {stall_seconds(main_stall(incident), 2**62):.1f} s" in details
+            assert cause(main_stall(incident)) in details and cause(main_stall(incident)) in text
 
 
 def test_enter_waits_for_what_is_told(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
         assert {frame.name for frame in screen._found} == {screen._chosen.name}
         await pilot.press("v", "slash", *["backspace"] * 20, *"exec", "enter")
         await pilot.pause()
-        functions = [each.name for each in screen._functions]
+        functions = [function.name for function in screen._functions]
         chosen = []
         for key in ("n", "n", "n", "N", "N", "N"):
             await pilot.press(key)

@@ -78,18 +78,18 @@ def test_boxes_lie_within_their_caller_and_never_overlap(
 def test_what_functions_took_themselves_adds_up_to_all(stacks: dict[str, tuple[int, int]]) -> None:
     root = tree.tree(graph(stacks))
     for differential in (True, False):
-        found = tree.functions(root, differential=differential)
-        assert sum(each.own_base for each in found) == root.base
-        assert sum(each.own_other for each in found) == root.other
-        assert all(each.own_base <= each.base <= root.base for each in found)  # recursion counts once
+        functions = tree.functions(root, differential=differential)
+        assert sum(function.own_base for function in functions) == root.base
+        assert sum(function.own_other for function in functions) == root.other
+        assert all(function.own_base <= function.base <= root.base for function in functions)  # recursion counts once
 
 
 def test_what_changed_most_comes_first_with_its_sign() -> None:
     shown = graph(TWO, ("main;exec;plan", "main;sort"))
     root = tree.tree(shown)
-    found = tree.functions(root, shown.certain_functions, differential=True)
-    assert [each.name for each in found][:3] == ["plan", "sort", "scan"]
-    lines = texts(text.functions(shown, root, found, 0, 0, 5, 80, ASCII))
+    functions = tree.functions(root, shown.certain_functions, differential=True)
+    assert [function.name for function in functions][:3] == ["plan", "sort", "scan"]
+    lines = texts(text.functions(shown, root, functions, 0, 0, 5, 80, ASCII))
     assert "base" in lines[0] and "other" in lines[0] and "change" in lines[0]
     assert lines[1].startswith(">plan") and "v+33%" in lines[1] and lines[1].endswith("#" * 20)
     assert lines[2].startswith(" sort") and "^-17%" in lines[2]
@@ -99,12 +99,12 @@ def test_what_changed_most_comes_first_with_its_sign() -> None:
 def test_what_chance_explains_has_no_mark_and_comes_last() -> None:
     shown = graph({"main;big": (100, 160), "main;small": (20, 40)}, ("main;small",))
     root = tree.tree(shown)
-    found = tree.functions(root, shown.certain_functions, differential=True)
-    assert [(each.name, each.certain) for each in found] == [("small", True), ("big", False), ("main", False)]
-    made = text.functions(shown, root, found, 0, 0, 5, 80, ASCII)
-    small, big = texts(made)[1:3]
+    functions = tree.functions(root, shown.certain_functions, differential=True)
+    assert [(one.name, one.certain) for one in functions] == [("small", True), ("big", False), ("main", False)]
+    lines = text.functions(shown, root, functions, 0, 0, 5, 80, ASCII)
+    small, big = texts(lines)[1:3]
     assert "v+10%" in small and "+30%" in big and "v" not in big
-    assert {mark for _, mark in made[2]} <= {"", "dim", "chosen"}
+    assert {mark for _, mark in lines[2]} <= {"", "dim", "chosen"}
     rows = tree.layout(root, 60, "other")
     (line,) = texts([text.row(rows[2], 60, 200, root, (), ASCII, differential=True)])
     assert "|big" in line and "|vsmall" in line
@@ -115,9 +115,9 @@ def test_what_chance_explains_has_no_mark_and_comes_last() -> None:
 
 def test_nested_matching_frames_count_once() -> None:
     root = tree.tree(graph({"main;exec;exec": (50, 0), "main;plan": (50, 0)}))
-    found = tree.matching(root, "EXEC")
-    assert len(found) == 2
-    assert tree.share(root, found, "base") == 0.5
+    matches = tree.matching(root, "EXEC")
+    assert len(matches) == 2
+    assert tree.share(root, matches, "base") == 0.5
     assert tree.matching(root, "") == tree.matching(root, "nowhere") == []
 
 

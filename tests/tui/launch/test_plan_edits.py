@@ -96,9 +96,9 @@ def test_its_command_line_says_the_same(plan: Request) -> None:
 
 
 def test_a_config_file_is_kept_by_its_place_beside_the_plan(tmp_path: Path) -> None:
-    path, own = tmp_path / "plan.toml", tmp_path / "below" / "own.conf"
-    keep(replace(TWO, configs=("cx7", str(own))), path)
-    assert '"below/own.conf"' in path.read_text() and planfile.read(path).configs == ("cx7", str(own))
+    path, file = tmp_path / "plan.toml", tmp_path / "below" / "own.conf"
+    keep(replace(TWO, configs=("cx7", str(file))), path)
+    assert '"below/own.conf"' in path.read_text() and planfile.read(path).configs == ("cx7", str(file))
     with pytest.raises(UserError, match=r"other\.conf is not below .*: a plan reads configs from its own folder only"):
         keep(replace(TWO, configs=(str(tmp_path.parent / "other.conf"),)), path)
 
@@ -120,9 +120,9 @@ def test_the_base_survives_older_builds_and_falls_to_the_first() -> None:
     assert plan.builds == ("12.11", "14.10", "16.3") and plan.base_build == "14.10"
     assert with_build(plan, "14.10", OFFER.labels).base_build == "12.11"
     assert with_base(plan, "17.0", OFFER.labels).base_build == "17.0"
-    own = with_build(TWO, "mine=/opt/pg", OFFER.labels)
-    assert own.builds[-1] == "mine=/opt/pg"
-    assert replace(own, base="mine").base_build == "mine=/opt/pg"
+    added = with_build(TWO, "mine=/opt/pg", OFFER.labels)
+    assert added.builds[-1] == "mine=/opt/pg"
+    assert replace(added, base="mine").base_build == "mine=/opt/pg"
 
 
 def test_steps_probes_and_configs_are_toggled() -> None:
@@ -151,11 +151,11 @@ def test_configs_are_chosen_for_each_build() -> None:
     plan = chosen.toggle()
     assert (plan.builds, plan.configs, plan.subjects) == (("14.10", "16.3"), ("cx5", "cx7"), 4)
     assert command(plan) == "bench --pg 14.10,16.3 --config cx5,cx7"
-    each = next(item for item in plan_fields.design(plan, OFFER) if item.name == "each value")
-    assert each.question is not None
-    more = each.question.take("work_mem=1MB,2MB,4MB")
+    field = next(item for item in plan_fields.design(plan, OFFER) if item.name == "each value")
+    assert field.question is not None
+    more = field.question.take("work_mem=1MB,2MB,4MB")
     assert more.subjects == 12 and command(more).endswith("--config cx5,cx7 --set-each work_mem=1MB,2MB,4MB")
-    assert each.question.take("").set_each is None
+    assert field.question.take("").set_each is None
     small = "\n".join(map(text, launch_text.small(more, None, "", (), OFFER)))
     assert "configs  cx5, cx7, each with work_mem=1MB,2MB,4MB" in small
 
@@ -207,9 +207,9 @@ def test_repeats_that_are_left_open_are_those_of_the_estimate() -> None:
 def test_rows_of_ones_own_take_the_scales_place_and_back() -> None:
     rows = by_name(plan_fields.load(with_options(TWO, scale="io"), OFFER))["rows"]
     assert rows.text == "800,000,000" and rows.question is not None
-    own = rows.question.take("5000")
-    assert own.options == {"rows": 5000}
-    fields = by_name(plan_fields.load(own, OFFER))
+    edited = rows.question.take("5000")
+    assert edited.options == {"rows": 5000}
+    fields = by_name(plan_fields.load(edited, OFFER))
     assert fields["scale"].text == "-" and fields["rows written"].text == "(the scale's)"
     again = fields["rows"].question
     assert again is not None and again.take("").options == {}
@@ -255,8 +255,8 @@ def test_a_probe_that_cannot_be_had_says_why() -> None:
 
 
 def test_checks_are_shown_with_the_worst_first_and_the_plans_own() -> None:
-    own = launch_choices.own_checks(TWO, 2 << 30, 1 << 30, "20261120-1")
-    items = launch_choices.checks((*own, *CHECKS))
+    plan_checks = launch_choices.own_checks(TWO, 2 << 30, 1 << 30, "20261120-1")
+    items = launch_choices.checks((*plan_checks, *CHECKS))
     assert [item.name for item in items[:2]] == ["free space", "another run"]
     assert [item.box for item in items] == sorted((item.box for item in items), key=("x", "?", "ok").index)
     assert "1 GB free, 2 GB needed" in items[0].text and "do: free some" in items[0].detail
@@ -277,8 +277,8 @@ def estimate(**values: Any) -> dict[str, Any]:
     return {**known, "noise": None, **values}
 
 
-def said(plan: Request, found: dict[str, Any] | None, trouble: str = "", doing: str = "") -> list[str]:
-    return [text(line) for line in launch_text.head(plan, "", found, trouble, doing)]
+def said(plan: Request, estimate: dict[str, Any] | None, trouble: str = "", doing: str = "") -> list[str]:
+    return [text(line) for line in launch_text.head(plan, "", estimate, trouble, doing)]
 
 
 def test_the_head_says_what_the_plan_comes_to() -> None:

@@ -179,14 +179,14 @@ def test_a_wrong_number_is_told_and_changes_nothing(answers: None, tmp_path: Pat
 
 def test_builds_are_found_by_their_letters(answers: None, tmp_path: Path) -> None:
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        found = screen.query_one("#builds", Panel).items
+        listed = screen.query_one("#builds", Panel).items
         await pilot.press("slash", "1", "7")
         await pilot.pause()
-        assert len(found()) > 4 and all("17" in item.name for item in found())  # while it is typed
+        assert len(listed()) > 4 and all("17" in item.name for item in listed())  # while it is typed
         await pilot.press(".", "0")
         await pilot.pause()
         seventeen = ["17.0", "17.0-builtin", "17.0-prebuilt", "17.0-prebuilt-builtin"]
-        assert [item.name for item in found()] == seventeen
+        assert [item.name for item in listed()] == seventeen
         await pilot.press("down")
         await pilot.pause()
         shown = pilot.app.screen_text()  # type: ignore[attr-defined]
@@ -194,12 +194,12 @@ def test_builds_are_found_by_their_letters(answers: None, tmp_path: Path) -> Non
         assert shown.splitlines()[-1].split() == ["enter", "to", "the", "list", "esc", "all", "again"]
         await pilot.press("enter", "up")
         await pilot.pause()
-        assert [item.name for item in found()] == seventeen
+        assert [item.name for item in listed()] == seventeen
         assert "esc all builds again" in pilot.app.screen_text().splitlines()[-1]  # type: ignore[attr-defined]
         await pilot.press("space", "down", "escape")
         await pilot.pause()
         builds = screen.query_one("#builds", Panel)
-        assert screen.plan.builds == ("17.0",) and len(found()) > 10
+        assert screen.plan.builds == ("17.0",) and len(listed()) > 10
         assert builds.item is not None and builds.item.name == "17.0-builtin"
         assert "esc" not in pilot.app.screen_text().splitlines()[-1]  # type: ignore[attr-defined]
 

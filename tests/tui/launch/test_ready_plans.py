@@ -34,8 +34,8 @@ def test_builds_come_newest_first_with_their_origin() -> None:
     ]  # fmt: skip
     assert [item.group for item in items if item.group] == ["18", "17", "16", "15", "14", "13", "12"]
     assert len(items) == len(OFFER.builds)
-    (own, *_) = launch_choices.builds(Request(builds=("mine=/opt/pg",)), OFFER)
-    assert (own.name, own.text, own.group) == ("mine", "own", "own")
+    (mine, *_) = launch_choices.builds(Request(builds=("mine=/opt/pg",)), OFFER)
+    assert (mine.name, mine.text, mine.group) == ("mine", "own", "own")
 
 
 def test_the_newest_releases_are_built_from_source_if_possible(tmp_path: Path) -> None:

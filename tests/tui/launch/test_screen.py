@@ -209,7 +209,7 @@ def test_leaving_during_a_call_of_bench_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(bench, "run", asking.own_interpreter)
     complaints: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: complaints.append(told.exc_value))
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: complaints.append(error.exc_value))
 
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         screen.ask_choices()

@@ -46,14 +46,14 @@ def seen(live: Growing) -> ViewState:
 
 
 def words(lines: list[Line]) -> list[str]:
-    return ["".join(text for text, _ in each) for each in lines]
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 def test_the_budget_line_shows_width_and_remaining_gain(live: Growing) -> None:
     view = seen(live)
-    whole = " qr100 ±1.8%, ±1.1% by the end; decided 1 of 4; 5 pairs of 1m44s left"
-    assert words(budget.summary(view, 80, BLOCK)) == [whole]
-    assert words(budget.summary(view, 80, SETS["ascii"])) == [whole.replace("±", "+-")]
+    full = " qr100 ±1.8%, ±1.1% by the end; decided 1 of 4; 5 pairs of 1m44s left"
+    assert words(budget.summary(view, 80, BLOCK)) == [full]
+    assert words(budget.summary(view, 80, SETS["ascii"])) == [full.replace("±", "+-")]
     assert words(budget.summary(view, 50, BLOCK)) == [" qr100 ±1.8%, ±1.1% by the end; decided 1 of 4"]
     assert words(budget.summary(replace(view, step=None), 80, BLOCK)) == [" decided 1 of 4; 5 pairs of 1m44s left"]
     assert budget.summary(replace(view, state="finished"), 80, BLOCK) == []

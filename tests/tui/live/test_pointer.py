@@ -76,9 +76,9 @@ def test_the_mouse_reads_out_zooms_and_chooses(tmp_path: Path) -> None:
         assert "med60" in await at(pilot, events.MouseMove, 2, 0), "and what it is over no longer is read out no longer"
         await at(pilot, events.MouseDown, chart.x + 10, chart.y + 1)
         shown = await at(pilot, events.MouseUp, chart.x + 40, chart.y + 2)
-        whole, part = 120.0, screen.pointer.part
+        full_s, part = 120.0, screen.pointer.part
         assert part is not None
-        width = whole / chart.width
+        width = full_s / chart.width
         assert [(edge - START_NS) / SECOND_NS for edge in part] == pytest.approx([10.5 * width, 40.5 * width])
         assert "0:17-1:06" in shown.splitlines()[3], shown
         assert "0-2m00s" in await press(pilot, "z"), "z shows the whole again"
@@ -136,8 +136,8 @@ def test_the_log_scrolls_and_keeps_its_place(recording: Path) -> None:
         screen.repaint()
         await pilot.pause()
         assert screen.painter.log.top == top
-        whole = await press(pilot, "home", "l")
-        assert whole.count("autovacuum") + whole.count("autoanalyze") > 12, "the log has the screen for itself"
+        text = await press(pilot, "home", "l")
+        assert text.count("autovacuum") + text.count("autoanalyze") > 12, "the log has the screen for itself"
         oldest = (await press(pilot, "end")).splitlines()
         assert any("13:15:5" in row for row in oldest) and "role" not in "".join(oldest[:-1])
         assert " role  " in await press(pilot, "l")

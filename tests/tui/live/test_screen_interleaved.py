@@ -115,7 +115,7 @@ def test_a_leading_build_is_drawn_to_its_end_after_a_stall(sliced_recording: Pat
 
 def fed(live: Growing, blocks: int, *ops: float) -> None:
     for block in range(blocks):
-        live.block(*(each + 5 * ((block + place) % 3) for place, each in enumerate(ops)))
+        live.block(*(count + 5 * ((block + place) % 3) for place, count in enumerate(ops)))
 
 
 def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> None:

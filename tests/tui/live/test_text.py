@@ -34,7 +34,7 @@ CELL = "002-17.0-auto-r1"
 
 
 def words(lines: list[Line]) -> str:
-    return "\n".join("".join(text for text, _ in each) for each in lines)
+    return "\n".join("".join(text for text, _ in line) for line in lines)
 
 
 def seen(live: Growing) -> ViewState:
@@ -108,10 +108,10 @@ def test_a_title_leaves_out_what_says_least_but_not_the_time(tmp_path: Path) -> 
     with growing(tmp_path) as live:
         live.second(insert=10_000)
         view = seen(live)
-    whole = words([live_text.title(view, 200)])
-    _, _, build, step, repeat, length = [part.strip() for part in whole.replace("REC", "|").split("|")]
+    full = words([live_text.title(view, 200)])
+    _, _, build, step, repeat, length = [part.strip() for part in full.replace("REC", "|").split("|")]
     assert build.endswith(" auto") and repeat.startswith("repeat ") and ":" in length
-    narrow = words([live_text.title(view, len(whole) - 1)])
+    narrow = words([live_text.title(view, len(full) - 1)])
     assert " auto" not in narrow and {step, repeat, length} <= set(narrow.replace(" | ", "|").strip().split("|"))
     least = words([live_text.title(view, 20)])
     assert least.replace("REC", "").strip() == f"{build.removesuffix(' auto')} | {step} | {length}"
@@ -130,17 +130,17 @@ def test_a_window_is_never_wider_than_the_step(tmp_path: Path) -> None:
     start = step.started_ns
     for length_s, places, said in ((40, [0], "0-45s"), (200, [2, 0], "0-5m00s"), (2000, [1, 2, 0], "0-45m00s")):
         at_ns = start + length_s * SECOND_NS
-        whole = axes.whole(step, at_ns)
+        axis = axes.whole(step, at_ns)
         window = 0
         for place in places:
-            window = axes.narrower(whole, window)
+            window = axes.narrower(axis, window)
             assert window == place
-        assert axes.words(whole, 0) == said
+        assert axes.words(axis, 0) == said
         for place, (name, seconds) in enumerate(axes.WINDOWS):
-            shown = axes.window(whole, seconds)
-            assert shown.end - shown.start <= whole.end - whole.start
-            if shown != whole:
-                assert axes.words(whole, place) == name
+            shown = axes.window(axis, seconds)
+            assert shown.end - shown.start <= axis.end - axis.start
+            if shown != axis:
+                assert axes.words(axis, place) == name
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_the_causes_of_a_stall_are_told_to_their_end(tmp_path: Path) -> None:
         with Player(live.run, live.hand.clock) as player:
             view = player.look()
             lines = detail(player.reader, view, view.stalls[0], SETS["ascii"], 80)
-    told = words(lines)
-    assert max(map(len, told.splitlines())) <= 80
-    flat = " ".join(told.split())
+    text = words(lines)
+    assert max(map(len, text.splitlines())) <= 80
+    flat = " ".join(text.split())
     assert cause in flat and cause.replace("4100", "1") in flat and " < ".join(frames) in flat
 
 
@@ -229,9 +229,9 @@ def test_whoever_blocks_a_stalled_backend_is_shown(tmp_path: Path) -> None:
         live.journal.commit()
         with Player(live.run, live.hand.clock) as player:
             view = player.look()
-            told = words(detail(player.reader, view, view.stalls[0], SETS["ascii"], 80))
-    assert max(map(len, told.splitlines())) <= 80
-    assert "blocked by 4321 (client backend, idle in transaction), 4322" in " ".join(told.split())
+            text = words(detail(player.reader, view, view.stalls[0], SETS["ascii"], 80))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "blocked by 4321 (client backend, idle in transaction), 4322" in " ".join(text.split())
 
 
 def test_no_quantile_of_a_cell_lies_above_its_longest() -> None:
@@ -240,9 +240,9 @@ def test_no_quantile_of_a_cell_lies_above_its_longest() -> None:
 
 
 def test_a_filter_is_seen_beside_a_long_name() -> None:
-    told = words([title("cells of 20261120-141235-14.10_prebuilt-16.3_prebuilt", "step=l.i1", "date", "", 80)])
-    assert "  filter: step=l.i1" in told and told.endswith("sort date ") and len(told) == 80
-    assert "cells of 20261120-141235" in told
+    text = words([title("cells of 20261120-141235-14.10_prebuilt-16.3_prebuilt", "step=l.i1", "date", "", 80)])
+    assert "  filter: step=l.i1" in text and text.endswith("sort date ") and len(text) == 80
+    assert "cells of 20261120-141235" in text
 
 
 def test_the_sla_of_a_finished_step_is_the_verdicts_one(recording: Path) -> None:
@@ -257,9 +257,9 @@ def test_the_sla_of_a_finished_step_is_the_verdicts_one(recording: Path) -> None
         with Player(recording, STOPPED, cell, "qr100") as player:
             player.playing = False
             player.seek(step.ended_ns)
-            found = player.look().sla
-        assert found is not None and found.passed == judged.passed
-        assert found.fraction == judged.achieved_per_s / judged.target_per_s
+            at_end = player.look().sla
+        assert at_end is not None and at_end.passed == judged.passed
+        assert at_end.fraction == judged.achieved_per_s / judged.target_per_s
 
 
 def test_a_missed_sla_is_never_rounded_up_to_a_kept_one() -> None:

@@ -33,13 +33,13 @@ def test_reading_on_brings_what_reading_at_once_does(recording: Path) -> None:
     first = look(recording, Wanted())
     assert first.places is not None and len(first.places) == 24
     place = first.places[14]
-    whole = look(recording, Wanted(step=place.step, probe="sched", role="delete", newest_step=24))
-    assert whole.places is None and whole.end_ns == place.step.ended_ns
-    assert ("planner", "insert") in whole.roles and ("sched", "client:insert") in whole.roles
-    assert {frame.probe for frame in whole.fresh} == {"sched", "stacks", "planner", "procsched"}
+    at_end = look(recording, Wanted(step=place.step, probe="sched", role="delete", newest_step=24))
+    assert at_end.places is None and at_end.end_ns == place.step.ended_ns
+    assert ("planner", "insert") in at_end.roles and ("sched", "client:insert") in at_end.roles
+    assert {frame.probe for frame in at_end.fresh} == {"sched", "stacks", "planner", "procsched"}
     at_once, bit_by_bit = (ProbeSeries(place.step, "sched", "delete") for _ in range(2))
-    at_once.take(whole.frames)
-    frames = whole.frames
+    at_once.take(at_end.frames)
+    frames = at_end.frames
     for middle in range(0, len(frames), 3):
         bit_by_bit.take(frames[max(0, middle - 2) : middle + 3])
     assert at_once.within(0, 2**62) == bit_by_bit.within(0, 2**62) == list(frames)
@@ -143,7 +143,7 @@ def test_a_heat_map_has_a_row_for_each_band_of_buckets() -> None:
 
 
 def test_figures_without_buckets_have_bars_if_there_is_room() -> None:
-    columns = [HeatColumn(peak=each) if each is not None else None for each in (8.0, 4.0, None, 0.0, 3.0)]
+    columns = [HeatColumn(peak=peak) if peak is not None else None for peak in (8.0, 4.0, None, 0.0, 3.0)]
     texts = ["".join(part for part, _ in line) for line in probe_text.strip(columns, {1}, 4, BRAILLE)]
     full, half = BRAILLE.levels[-1], BRAILLE.levels[len(BRAILLE.levels) // 2]
     assert [text[0] for text in texts] == [full] * 4 and [text[1] for text in texts] == [" ", " ", full, full]
@@ -205,8 +205,8 @@ def test_how_a_probe_stands() -> None:
 
 def test_what_has_not_been_asked_yet_is_not_told_as_empty_words() -> None:
     rows = probe_status.probe_rows(UNASKED, (), (), (), None)
-    ((told, _),) = probe_text.remarks(rows, 0, 100, 2, BRAILLE)[0]
-    assert told.strip() == "procsched: looking up its needs and cost"
+    ((remark, _),) = probe_text.remarks(rows, 0, 100, 2, BRAILLE)[0]
+    assert remark.strip() == "procsched: looking up its needs and cost"
 
 
 def test_a_measured_cost_is_told_before_what_is_known_of_it() -> None:
@@ -270,9 +270,9 @@ def test_a_steps_last_fraction_does_not_tower_over_seconds(recording: Path) -> N
 
 
 def test_a_step_shows_its_config_where_configs_are_compared(tmp_path: Path) -> None:
-    found = look(make_run(tmp_path / "r", builds=("18.6",), configs=("small", "large"), repeats=1), Wanted())
-    assert found.places is not None
-    place = found.places[-1]
+    view = look(make_run(tmp_path / "r", builds=("18.6",), configs=("small", "large"), repeats=1), Wanted())
+    assert view.places is not None
+    place = view.places[-1]
     at = probe_panels.Moment(place, "sched", None, (), (), place.step.started_ns, 0, 0, False, False, False)
     titled, small = probe_panels.title(at, "", 80), probe_panels.small(at, ())[0]
     for shown in (titled, small):

@@ -75,10 +75,10 @@ def test_histograms_are_those_of_the_journal(recording: Path, monkeypatch: pytes
     with JournalReader(recording) as reader:
         step = next(step for step in reader.steps(reader.attempts()[3].id) if step.name == "l.i1")
         assert step.totals is not None
-        whole = step.totals.probes["insert"]["planner"]
+        planner = step.totals.probes["insert"]["planner"]
     text = show_probes(recording, *TO_STALL)
-    assert f"max {whole['max_us']}" in text or "max" in text
-    for bucket, count in whole["plan_us"]:
+    assert f"max {planner['max_us']}" in text or "max" in text
+    for bucket, count in planner["plan_us"]:
         assert f"{probe_text.bucket_words(bucket, bucket)} " in text and short(count) in text
 
 
@@ -125,13 +125,13 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
 
 def test_the_window_is_that_before_the_moment(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
     answered(monkeypatch, rows)
-    whole, minute, seconds = (show_probes(recording, *TO_STALL, *["w"] * times) for times in range(3))
-    assert "whole step" in whole and "last 60 s" in minute and "last 10 s" in seconds
+    step_text, minute, seconds = (show_probes(recording, *TO_STALL, *["w"] * times) for times in range(3))
+    assert "whole step" in step_text and "last 60 s" in minute and "last 10 s" in seconds
 
     def plannings(text: str) -> str:
         return next(line for line in text.splitlines() if line.startswith(" planner us "))
 
-    assert plannings(whole) == plannings(minute) != plannings(seconds)
+    assert plannings(step_text) == plannings(minute) != plannings(seconds)
 
 
 def test_steps_and_roles_are_gone_through(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:

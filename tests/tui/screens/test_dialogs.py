@@ -51,11 +51,11 @@ def test_the_palette_is_plain_text_and_names_each_thing_once(recording: Path, mo
         assert len(named) == len(ids)
         await pilot.press("ctrl+p")
         await pilot.pause(0.5)
-        told = pilot.app.screen_text()
-        assert told.isascii(), [character for character in told if not character.isascii()]
-        assert "question_mark" not in told
-        entries = [row for row in told.splitlines() if re.search(r"\|  \S.* {2,}\S+ +\|", row)]
-        assert len(entries) >= 12, f"a row each:\n{told}"
+        text = pilot.app.screen_text()
+        assert text.isascii(), [character for character in text if not character.isascii()]
+        assert "question_mark" not in text
+        entries = [row for row in text.splitlines() if re.search(r"\|  \S.* {2,}\S+ +\|", row)]
+        assert len(entries) >= 12, f"a row each:\n{text}"
         await pilot.press("escape", "question_mark")
         await pilot.pause()
         assert "+--" in pilot.app.screen_text()

@@ -26,16 +26,16 @@ PLAIN = {"when", "host", "build", "builds", "kernel", "took", "flags", "load", "
 def test_every_column_of_figures_is_explained() -> None:
     columns = [head for head, _ in (*COLUMNS, *TIMES)] + list(SHORT.values())
     columns += [column.title for column in (*run_columns(200, {}), *cell_columns(200, one_run=False))]
-    told = {column: words_on(f" {column}   p50 ") for column in columns if column not in PLAIN}
-    assert len(told) > 20
-    assert not [column for column, found in told.items() if not found]
+    words_of = {column: words_on(f" {column}   p50 ") for column in columns if column not in PLAIN}
+    assert len(words_of) > 20
+    assert not [column for column, entries in words_of.items() if not entries]
 
 
 def test_each_screen_has_its_own_words_and_no_entry_is_of_none() -> None:
     seen: set[str] = set()
     for name in ("launch", "live", "compare", "probes", "history"):
-        found = words_on((SCREENS / f"{name}.txt").read_text())
-        assert len(found) >= 3, name
+        words = words_on((SCREENS / f"{name}.txt").read_text())
+        assert len(words) >= 3, name
     for path in SCREENS.glob("*.txt"):
         seen |= {entry.term for entry in words_on(path.read_text())}
     rare = {"bimodal", "withheld", "ETA", "0.75 of a cause", "not done", "A/A",
@@ -58,9 +58,9 @@ def test_help_turns_from_keys_to_figures_and_back(recording: Path, size: tuple[i
             await pilot.press("space")
             await pilot.pause()
             pages.append(text_of(pilot))
-        told = "".join(pages)
-        assert "figures on this screen" in told
-        assert "microseconds of CPU that one operation" in told and "runq%" in told
+        text = "".join(pages)
+        assert "figures on this screen" in text
+        assert "microseconds of CPU that one operation" in text and "runq%" in text
         await pilot.press("question_mark")
         await pilot.pause()
         assert "zoom" in text_of(pilot) and "figures on this screen" not in text_of(pilot)

@@ -120,8 +120,8 @@ def test_one_point_more_draws_what_all_at_once_does() -> None:
     def act(chart: RateChart) -> None:
         for second in range(900):
             value = random_source.gauss(1000, 200)
-            for each in (points, all_):
-                each.add((second + 1) * SECOND_NS, SECOND_NS, value)
+            for series in (points, all_):
+                series.add((second + 1) * SECOND_NS, SECOND_NS, value)
             if second % 50 == 0:
                 chart.show(points, Axis(0, 900 * SECOND_NS, (second + 1) * SECOND_NS), base=900.0)
         chart.show(points, minutes(15), base=900.0)

@@ -15,18 +15,18 @@ ASCII = SETS["ascii"]
 
 
 def points(*values: float, length: int = SECOND_NS) -> Series:
-    found = Series()
+    series = Series()
     for place, value in enumerate(values, 1):
-        found.add(place * length, length, value)
-    return found
+        series.add(place * length, length, value)
+    return series
 
 
 def axis(seconds: int, at: float | None = None) -> Axis:
     return Axis(0, seconds * SECOND_NS, (seconds if at is None else at) * SECOND_NS)
 
 
-def texts(found: list[Line]) -> list[str]:
-    return ["".join(text for text, _ in each) for each in found]
+def texts(lines: list[Line]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 def test_a_column_has_its_mean_and_keeps_a_dip() -> None:
@@ -73,12 +73,12 @@ def test_the_edges_are_near_what_is_compared(values: tuple[float, ...], edges: t
 
 
 def course() -> Course:
-    found = Course()
+    ratios = Course()
     for place in range(1, 11):
         half = None if place < 3 else 0.12 / place
-        found.until.append(place * SECOND_NS)
-        found.known.append(SoFar(0.98, half and 0.98 - half, half and 0.98 + half, place))
-    return found
+        ratios.until.append(place * SECOND_NS)
+        ratios.known.append(SoFar(0.98, half and 0.98 - half, half and 0.98 + half, place))
+    return ratios
 
 
 def test_the_bounds_of_the_ratio_close_in() -> None:
@@ -102,11 +102,11 @@ def test_no_axis_of_a_ratio_ends_below_nothing(bound: float) -> None:
     """A ratio and its inverse are as far from 1; what is beyond the edge is drawn at it."""
     wide = Course([SECOND_NS], [SoFar(1.0, 1 / bound, bound, 1)])
     drawn, edge = closing(wide, axis(1), 2, 5, ASCII)
-    found = ratio_labels(edge, 5)
-    assert all(float(label.removesuffix("%")) > -100 for label in found.values() if label.endswith("%"))
+    labels = ratio_labels(edge, 5)
+    assert all(float(label.removesuffix("%")) > -100 for label in labels.values() if label.endswith("%"))
     rows = [bool(text.strip()) for text in texts(drawn)]
     assert bound == 1.2 or (rows == rows[::-1] and any(rows[:2])), "symmetric"
-    assert found[0] == {1.2: "+30%", 1.6: "x 2", 3.0: "x 5", 12.34: "x 50", 1e4: "x 100"}[bound]
+    assert labels[0] == {1.2: "+30%", 1.6: "x 2", 3.0: "x 5", 12.34: "x 50", 1e4: "x 100"}[bound]
 
 
 def test_the_scale_says_that_it_does_not_begin_at_0() -> None:

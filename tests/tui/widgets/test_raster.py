@@ -34,12 +34,12 @@ LEFT, RIGHT = (0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08)
 def dots(rows: list[str], column: int) -> set[int]:
     """The dots of a column of braille, from the bottom up."""
     bits = (LEFT, RIGHT)[column % 2]
-    found = set()
+    dots_set = set()
     for y, row in enumerate(rows):
         cell = ord(row[column // 2])
         cell = cell - BRAILLE if cell >= BRAILLE else 0
-        found |= {(len(rows) - 1 - y) * 4 + dot for dot, bit in enumerate(bits) if cell & bit}
-    return found
+        dots_set |= {(len(rows) - 1 - y) * 4 + dot for dot, bit in enumerate(bits) if cell & bit}
+    return dots_set
 
 
 @settings(deadline=None)
@@ -48,15 +48,15 @@ def test_braille_draws_the_extremes_of_every_column(columns: list[tuple[float, f
     drawn = raster(columns, TOP, rows, SETS["braille"])
     before: tuple[int, int] | None = None
     for x, span in enumerate(columns):
-        found = dots(drawn, x)
+        marked = dots(drawn, x)
         if span is None:
-            assert not found  # a gap
+            assert not marked  # a gap
             before = None
             continue
         low, high = level(span[0], TOP, rows * 4), level(span[1], TOP, rows * 4)
-        assert set(range(low, high + 1)) <= found
+        assert set(range(low, high + 1)) <= marked
         reach = (low, high) if before is None else (min(low, before[1] + 1), max(high, before[0] - 1))
-        assert found == set(range(reach[0], reach[1] + 1))  # and what joins it to the column before, no more
+        assert marked == set(range(reach[0], reach[1] + 1))  # and what joins it to the column before, no more
         before = (low, high)
 
 
@@ -90,13 +90,13 @@ def test_a_fill_tells_the_least_and_the_greatest_of_every_column(
 ) -> None:
     drawn = filled(columns, TOP, rows, SETS["braille"])
     for x, span in enumerate(columns):
-        found = dots(drawn, x)
+        marked = dots(drawn, x)
         if span is None:
-            assert not found  # a gap
+            assert not marked  # a gap
             continue
         low, high = level(span[0], TOP, rows * 4), level(span[1], TOP, rows * 4)
-        assert max(found) == high
-        solid = next(dot for dot in range(rows * 4 + 1) if dot not in found) - 1  # from the bottom up
+        assert max(marked) == high
+        solid = next(dot for dot in range(rows * 4 + 1) if dot not in marked) - 1  # from the bottom up
         assert solid == (high if high == low + 1 else low)
 
 
@@ -112,10 +112,10 @@ def test_a_line_behind_hides_neither_the_least_nor_the_greatest(
     seen = behind(front, back, glyphs)
     solid = "⣿" if name == "braille" else glyphs.levels[-1]
     for y in range(rows):
-        for x, (own, other) in enumerate(zip(front[y], back[y], strict=True)):
-            assert seen[y][x] == (other != " " and own in (" ", solid)), "where an edge is, the line gives way to it"
+        for x, (glyph, other) in enumerate(zip(front[y], back[y], strict=True)):
+            assert seen[y][x] == (other != " " and glyph in (" ", solid)), "where an edge is, the line gives way to it"
             if seen[y][x]:
-                assert seen_behind(own, other, glyphs) not in (own, " "), "and is seen elsewhere"
+                assert seen_behind(glyph, other, glyphs) not in (glyph, " "), "and is seen elsewhere"
 
 
 @pytest.mark.parametrize("glyphs", SETS.values(), ids=lambda glyphs: glyphs.name)
@@ -159,8 +159,8 @@ def test_what_cannot_show_braille_gets_ascii() -> None:
 def test_every_point_is_a_dot_at_its_place(points: list[tuple[float, float]], rows: int, cells: int) -> None:
     drawn = scatter(points, cells, rows, SETS["braille"])
     assert [len(row) for row in drawn] == [cells] * rows
-    found = {(column, dot) for column in range(2 * cells) for dot in dots(drawn, column)}
-    assert found == {(level(x, 1, 2 * cells), level(y, 1, 4 * rows)) for x, y in points}
+    marked = {(column, dot) for column in range(2 * cells) for dot in dots(drawn, column)}
+    assert marked == {(level(x, 1, 2 * cells), level(y, 1, 4 * rows)) for x, y in points}
 
 
 def test_coinciding_points_are_counted() -> None:

@@ -64,20 +64,20 @@ def test_columns_that_grow_are_those_that_are_made_at_once(
         until = (points.until[-1] if points.until else 0) + length
         points.add(until, length, {"a": value, length % 3: 1.0})
         grown = taken.of(points, Axis(first, first + 300, until), columns)
-    whole = ShareColumns(first, first + 300, columns)
-    whole.extend(points.until, points.length, points.value)
-    assert grown.columns == whole.columns
+    at_once = ShareColumns(first, first + 300, columns)
+    at_once.extend(points.until, points.length, points.value)
+    assert grown.columns == at_once.columns
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(10, 200))
 def test_times_on_the_axis_are_round_apart_and_where_they_say(length_s: int, from_s: int, cells: int) -> None:
     axis = Axis(from_s * SECOND_NS, (from_s + length_s) * SECOND_NS, 0)
-    found = ticks(axis, 0, cells)
-    for (one, _), (other, _) in pairwise(found):
+    places = ticks(axis, 0, cells)
+    for (one, _), (other, _) in pairwise(places):
         assert other - one >= APART - 1
     row = text(axis_row(axis, 0, cells, [], SETS["ascii"]))
     assert len(row) == cells
-    for column, words in found:
+    for column, words in places:
         begin, end = column_of(axis, moment_of(axis, cells, column), cells)
         seconds = next(s for s in range(int(begin // SECOND_NS), int(end // SECOND_NS) + 2) if time_words(s) == words)
         assert begin - SECOND_NS * 1e-6 <= seconds * SECOND_NS <= end + SECOND_NS * 1e-6
