@@ -136,17 +136,17 @@ def servers() -> dict[str, Build]:
             "PGBED_SERVERS is not set: it names a folder of LABEL -> PostgreSQL install; run ./check", pytrace=False
         )
     prefixes = sorted(prefix for prefix in Path(folder).iterdir() if (prefix / "bin" / "postgres").exists())
-    found = {prefix.name: resolve.local_build(prefix.name, prefix) for prefix in prefixes}
-    found = {
+    builds = {prefix.name: resolve.local_build(prefix.name, prefix) for prefix in prefixes}
+    builds = {
         label: replace(build, initdb_args=BUILTIN_ARGS) if label.endswith("-builtin") else build
-        for label, build in found.items()
+        for label, build in builds.items()
     }
-    missing = set(MAJORS) - {build.major for build in found.values()}
+    missing = set(MAJORS) - {build.major for build in builds.values()}
     if missing:
         pytest.fail(
             f"PGBED_SERVERS={folder} has no PostgreSQL {sorted(missing)}: the tests need all of {MAJORS}", pytrace=False
         )
-    return found
+    return builds
 
 
 @pytest.fixture(scope="session")
@@ -156,7 +156,7 @@ def build(servers: dict[str, Build]) -> Callable[[int | str], Build]:
     def of(which: int | str) -> Build:
         if isinstance(which, str):
             return servers[which]
-        return next(found for found in servers.values() if found.major == which and not found.initdb_args)
+        return next(build for build in servers.values() if build.major == which and not build.initdb_args)
 
     return of
 

@@ -20,12 +20,12 @@ def complaints(home: Path) -> Iterator[str]:
     named: dict[str, str] = tomllib.loads((home / "tests" / "mirror.toml").read_text())
     for module in modules(home):
         tests = named.pop(module, None)
-        own = own_tests(module)
-        if (home / own).is_file():
+        test = own_tests(module)
+        if (home / test).is_file():
             if tests is not None:
-                yield f"{module} has {own}: take it out of tests/mirror.toml"
+                yield f"{module} has {test}: take it out of tests/mirror.toml"
         elif tests is None:
-            yield f"{module}: no {own}, and tests/mirror.toml names no other"
+            yield f"{module}: no {test}, and tests/mirror.toml names no other"
         elif not (home / tests).is_file():
             yield f"{module}: tests/mirror.toml names {tests}, which does not exist"
     yield from (f"{module}: in tests/mirror.toml, but no module" for module in named)

@@ -50,11 +50,11 @@ def runner(place: Path, servers: dict[str, Build]) -> Runner:
     smalltree.git(origin, "reset", "--quiet", "--hard", first)
     (origin / "src/backend/later").write_text("x\n")
     smalltree.commit(origin, "Later than the merge base")
-    made = Runner(place / "runner", nix="machine")
-    made.make()
-    made.bring_action()
-    made.hand_over(origin)
-    return made
+    ready = Runner(place / "runner", nix="machine")
+    ready.make()
+    ready.bring_action()
+    ready.hand_over(origin)
+    return ready
 
 
 def test_a_head_that_is_worse_fails_the_job_and_the_files_say_so(runner: Runner, place: Path) -> None:
@@ -97,9 +97,9 @@ def confirmed(new_folder: Callable[[], Path]) -> Callable[[Path], subprocess.Com
         bench.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m engine "$@"\n')
         bench.chmod(0o755)
         text, environment = script({"confirm": artifact.name}, {"runner.temp": str(new_folder())})
-        told = {"GITHUB_ACTION_PATH": str(artifact.parent), "GITHUB_STEP_SUMMARY": str(artifact.parent / "summary.md")}
+        given = {"GITHUB_ACTION_PATH": str(artifact.parent), "GITHUB_STEP_SUMMARY": str(artifact.parent / "summary.md")}
         return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", text], cwd=artifact.parent, env=os.environ | environment | told,
+            ["bash", "-eo", "pipefail", "-c", text], cwd=artifact.parent, env=os.environ | environment | given,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=JOB_S, check=False,
         )  # fmt: skip
 
@@ -119,8 +119,8 @@ def test_a_second_job_measures_slower_steps_and_what_they_need(
     effects = {("head", "l.i1"): 0.9}
     make_run(folder / "pgbed/20261128-1", builds=("base", "head"), effects=effects, repeats=6, request=request)
     done = confirmed(folder / "pgbed")
-    (made,) = (folder / "pgbed-ci").glob("2*/manifest.json")
-    steps = [step["name"] for step in json.loads(made.read_text())["workload"]["steps"]]
+    (manifest,) = (folder / "pgbed-ci").glob("2*/manifest.json")
+    steps = [step["name"] for step in json.loads(manifest.read_text())["workload"]["steps"]]
     assert steps == ["l.i0", "l.x", "l.i1"], done.stdout + done.stderr
     assert done.returncode == 3 and "gate: undecided" in done.stderr  # of a single pair
 

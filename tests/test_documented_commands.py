@@ -123,9 +123,9 @@ def documented() -> dict[str, Documented]:
     for page in PAGES:
         text = re.sub(r" \\\n +", " ", page.read_text())  # a command of several lines
         for pattern in (LINE, SPAN):
-            for found in pattern.finditer(text):
-                place = f"{page.relative_to(HOME)}:{text.count(chr(10), 0, found.start()) + 1}"
-                for arguments in alternatives(" ".join(found[1].split())):
+            for match in pattern.finditer(text):
+                place = f"{page.relative_to(HOME)}:{text.count(chr(10), 0, match.start()) + 1}"
+                for arguments in alternatives(" ".join(match[1].split())):
                     alone = pattern is SPAN and " " not in arguments and not arguments.startswith("-")
                     if arguments not in lines or lines[arguments].alone:
                         lines[arguments] = Documented(place, alone)
@@ -172,8 +172,8 @@ def bench(*words: str) -> Result:
 
 def stand_in(label: str, servers: dict[int, Build]) -> Build:
     """The tests' server of a label's major version, or of the next one or the newest, by that label."""
-    found = re.match(r"\d+", label)
-    wanted = int(found[0]) if found else max(servers)
+    match = re.match(r"\d+", label)
+    wanted = int(match[0]) if match else max(servers)
     major = min((major for major in servers if major >= wanted), default=max(servers))
     return replace(servers[major], label=label.split("=")[0].replace(":", "-"))
 

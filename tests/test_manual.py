@@ -38,7 +38,7 @@ def test_the_man_page_has_every_command_option_and_exit_code() -> None:
     assert {line.split(" ")[0] for line in text.splitlines() if line.startswith((".", "'"))} == MACROS
     shown = text.replace(r"\-", "-")
     assert [name for name in COMMANDS if f".SS bench {name} " not in shown] == []
-    assert [own.flag for own in request_options() if f"\\fB{own.flag}" not in shown] == []
+    assert [option.flag for option in request_options() if f"\\fB{option.flag}" not in shown] == []
     assert all(meaning in shown for _, meaning in EXIT_CODES)
 
 

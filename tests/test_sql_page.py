@@ -44,14 +44,14 @@ def rows(run: Path, query: str) -> list[tuple[object, ...]]:
 
 def test_every_view_is_on_the_page_and_answers(run: Path) -> None:
     views = {str(name) for (name,) in rows(run, "SELECT name FROM sqlite_schema WHERE type = 'view'")}
-    told = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE))))
-    assert told == views - {"finished_steps"}
+    listed = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE))))
+    assert listed == views - {"finished_steps"}
     empty = {view for view in views if not rows(run, f"SELECT * FROM {view}")}
     assert empty == {"waits", "counters", "transactions_ms"}
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         ("SELECT build, state, reason FROM cells", [("16.3", "finished", None), ("17.0", "finished", None)]),
         ("SELECT count(*), min(cell) FROM steps", [(8, "001-16.3-auto-r1")]),
@@ -66,18 +66,18 @@ def test_every_view_is_on_the_page_and_answers(run: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_views_have_names_and_units(run: Path, query: str, found: list[tuple[object, ...]]) -> None:
-    assert rows(run, query) == found
+def test_views_have_names_and_units(run: Path, query: str, expected: list[tuple[object, ...]]) -> None:
+    assert rows(run, query) == expected
 
 
 @pytest.mark.parametrize(("blocks", "state"), [(0, "finished"), (4, "alone")], ids=["cells", "slices"])
 def test_views_leave_out_the_cells_that_a_comparison_leaves_out(tmp_path: Path, blocks: int, state: str) -> None:
-    made = make_run(tmp_path / "run", repeats=2, failed={1: "killed"}, blocks=blocks)
-    whole = [("16.3", 2, "finished"), ("17.0", 2, "finished")]
-    found = rows(made, "SELECT build, repeat, state FROM cells ORDER BY repeat, build")
-    assert found == [("16.3", 1, state), ("17.0", 1, "failed"), *whole]
-    measured = rows(made, "SELECT DISTINCT build, repeat FROM steps JOIN cells USING (cell) ORDER BY repeat, build")
-    assert measured == [key[:2] for key in found if key[2] == "finished"]
+    folder = make_run(tmp_path / "run", repeats=2, failed={1: "killed"}, blocks=blocks)
+    finished = [("16.3", 2, "finished"), ("17.0", 2, "finished")]
+    cells = rows(folder, "SELECT build, repeat, state FROM cells ORDER BY repeat, build")
+    assert cells == [("16.3", 1, state), ("17.0", 1, "failed"), *finished]
+    measured = rows(folder, "SELECT DISTINCT build, repeat FROM steps JOIN cells USING (cell) ORDER BY repeat, build")
+    assert measured == [key[:2] for key in cells if key[2] == "finished"]
 
 
 def test_the_queries_and_the_program_of_the_page_run(

@@ -86,11 +86,11 @@ def main() -> int:
     tried = failed = 0
     for part in asked.parts or PARTS:
         begun, before = time.monotonic(), (tried, failed)
-        for name, found in failures(part, asked.seed, asked.share, asked.only):
+        for name, faults in failures(part, asked.seed, asked.share, asked.only):
             tried += 1
-            failed += bool(found)
-            if found:
-                print(f"FAILED {part}: {name}: {'; '.join(found)[:300]!r}", flush=True)
+            failed += bool(faults)
+            if faults:
+                print(f"FAILED {part}: {name}: {'; '.join(faults)[:300]!r}", flush=True)
         counts = tried - before[0], failed - before[1]
         print(f"{part}: tried {counts[0]}, held {counts[0] - counts[1]}, failed {counts[1]}, "
               f"{time.monotonic() - begun:.0f} s", flush=True)  # fmt: skip

@@ -101,7 +101,7 @@ def _hung(bench: Bench, label: str, after_s: float, kinds: tuple[str, ...]) -> I
         yield f"stop ended with {stopped.returncode}: {stopped.stderr!r}"
     yield from awaited(lambda: not is_locked(bench.run), "the engine does not end")
     with JournalReader(bench.run) as reader:
-        yield from (f"{each.cell} was not ended but killed" for each in reader.attempts() if each.state == "running")
+        yield from (f"{row.cell} was not ended but killed" for row in reader.attempts() if row.state == "running")
     yield from resumed(bench)
     yield from lost(bench, before)
     yield from left_behind(bench, shared)
@@ -203,26 +203,26 @@ def finished(bench: Bench) -> dict[str, list[StepTotals | None]]:
 
 
 def _processes(bench: Bench) -> Processes:
-    found: dict[str, list[int]] = {kind: [] for kind in (*KINDS, "all")}
+    by_kind: dict[str, list[int]] = {kind: [] for kind in (*KINDS, "all")}
     for process, line in processes_of(bench.out):
         kind = next((kind for kind, matches in KINDS.items() if matches(line)), None)
         if kind is not None:
-            found[kind].append(process)
-            found["all"].append(process)
-    return found
+            by_kind[kind].append(process)
+            by_kind["all"].append(process)
+    return by_kind
 
 
 def segments(bench: Bench) -> set[str]:
     """The shared memory, by name or System V number, of the run's servers."""
-    found = set()
+    names = set()
     for process in _processes(bench)["postmaster"]:
         with suppress(OSError):
             for line in Path(f"/proc/{process}/maps").read_text().splitlines():
                 if "/dev/shm/PostgreSQL." in line:
-                    found.add(line.split()[5])
+                    names.add(line.split()[5])
                 elif "/SYSV" in line:
-                    found.add(line.split()[4])
-    return found
+                    names.add(line.split()[4])
+    return names
 
 
 def _existing_segments() -> set[str]:

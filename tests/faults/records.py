@@ -151,15 +151,15 @@ def attempt(source: Path, damage: Damage, arguments: Sequence[str]) -> Iterator[
 
 def contents(folder: Path) -> dict[str, str]:
     """Contents of a folder: paths, and what tells one state of a file from another."""
-    found = {}
+    digests = {}
     for path in folder.rglob("*"):
         if path.is_symlink():
-            found[str(path.relative_to(folder))] = str(path.readlink())
+            digests[str(path.relative_to(folder))] = str(path.readlink())
         elif path.is_file():
-            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+            digests[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
         else:
-            found[str(path.relative_to(folder))] = "no file"
-    return found
+            digests[str(path.relative_to(folder))] = "no file"
+    return digests
 
 
 # -- hostile records

@@ -18,9 +18,9 @@ SHARES = {"arguments": 0.01, "hostile": 0.03, "manifests": 0.04, "journals": 0.0
 @pytest.mark.usefixtures("servers")
 def test_a_sample_of_the_campaign_holds(part: str) -> None:
     share = SHARES[part] * hypothesis.settings().max_examples / 100
-    found = list(failures(part, seed=1, share=share))
-    assert len(found) > 1
-    assert [(name, wrong) for name, wrong in found if wrong] == []
+    checked = list(failures(part, seed=1, share=share))
+    assert len(checked) > 1
+    assert [(name, wrong) for name, wrong in checked if wrong] == []
 
 
 def test_every_option_of_every_command_is_tried(tmp_path_factory: pytest.TempPathFactory) -> None:

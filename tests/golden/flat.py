@@ -31,7 +31,7 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         else:
             yield from _columns(value, path)
     elif isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        yield from flat({str(name): own for name, own in value}, path)
+        yield from flat({str(name): entry for name, entry in value}, path)
     elif isinstance(value, list):
         yield path, _joined(value)
     else:

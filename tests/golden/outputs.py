@@ -109,12 +109,12 @@ def _plans(folder: Path, builds: Mapping[int, Build], patch: pytest.MonkeyPatch)
     patch.setattr(os, "sched_getaffinity", lambda pid: set(range(CPUS)))
     patch.setattr(os, "cpu_count", lambda: CPUS)
     with chdir(folder):
-        made = {
+        plans = {
             name: _plan(json.loads(bench("run", *shlex.split(line), "--dry-run", "--json")), folder)
             for name, line in lines.items()
         }
-    for name, plan in made.items():
-        changed = plan if name == BASE else _changed(made[BASE], plan)
+    for name, plan in plans.items():
+        changed = plan if name == BASE else _changed(plans[BASE], plan)
         yield f"plans/{name}.txt", f"bench {lines[name]}\n{_text(changed)}"
 
 

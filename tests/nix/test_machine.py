@@ -35,8 +35,8 @@ def home(new_folder: Callable[[], Path]) -> Iterator[Path]:
 
 
 def as_other(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    own = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env", "-i", f"HOME={home}")
-    command = [*own, f"PATH={os.environ['PATH']}", *map(str, words)]
+    prefix = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env", "-i", f"HOME={home}")
+    command = [*prefix, f"PATH={os.environ['PATH']}", *map(str, words)]
     return subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=300, check=False)
 
 

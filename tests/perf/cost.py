@@ -33,7 +33,7 @@ def mean_of(value: Callable[[Cell], float | None]) -> Figure:
     """A figure of a run: the mean over its cells and the steps that have one."""
 
     def of(comparison: dict[str, Any]) -> float:
-        return fmean(found for cell in comparison["cells"] if (found := value(cell)) is not None)
+        return fmean(cost for cell in comparison["cells"] if (cost := value(cell)) is not None)
 
     return of
 
@@ -89,14 +89,14 @@ TABLE = {
 def compared(words: list[str], out: Path) -> dict[str, Any]:
     if code := subprocess.run(bench(out, "run", *words, "--plain"), stdout=subprocess.DEVNULL).returncode:
         sys.exit(code)  # bench has said why
-    told = subprocess.run(bench(out, "compare", "--json"), check=True, capture_output=True, text=True).stdout
-    found: dict[str, Any] = json.loads(told)
-    return found
+    output = subprocess.run(bench(out, "compare", "--json"), check=True, capture_output=True, text=True).stdout
+    comparison: dict[str, Any] = json.loads(output)
+    return comparison
 
 
 def measured(name: str, row: Row, rounds: int, options: list[str]) -> bool:
     """Print a line for each figure of a row; return whether the promises are kept."""
-    found: list[tuple[dict[str, float], ...]] = []
+    pairs: list[tuple[dict[str, float], ...]] = []
     with tempfile.TemporaryDirectory(prefix="pgbed-cost-") as folder:
         Path(folder).chmod(0o755)
         for number in range(rounds):
@@ -105,11 +105,11 @@ def measured(name: str, row: Row, rounds: int, options: list[str]) -> bool:
                 words = [*row.plan.split(), *row.endings[place].split(), "--seed", str(number + 1), *options]
                 comparison = compared(words, Path(folder) / f"{number}-{place}")
                 both[place] = {figure: value(comparison) for figure, (value, _) in row.figures.items()}
-            found.append((both[0], both[1]))
+            pairs.append((both[0], both[1]))
     good = True
     for figure, (_, most) in row.figures.items():
-        first, second = (median(pair[place][figure] for pair in found) for place in (0, 1))
-        interval = paired_interval(estimate([after[figure] / before[figure] for before, after in found]))
+        first, second = (median(pair[place][figure] for pair in pairs) for place in (0, 1))
+        interval = paired_interval(estimate([after[figure] / before[figure] for before, after in pairs]))
         low, high = interval.low or 0.0, interval.high or float("inf")
         kept = most is None or low <= most
         good = good and kept

@@ -91,17 +91,17 @@ def cells(pairs: int, noise: float, drift: float, rng: Random, truth: float = 0.
     """Whole cells in the plan's order; rates fall by `drift` over a session."""
     subjects = [cell.subject for cell in interleave([BASE, OTHER], pairs)]
     level = np.log1p(-drift * np.arange(2 * pairs) / (2 * pairs - 1))
-    found = []
+    estimates = []
     for _ in range(STEPS):
         logs = level + rng.normal(0, noise, 2 * pairs)
         sides = [
             [log for log, subject in zip(logs, subjects, strict=True) if subject == side] for side in (BASE, OTHER)
         ]
-        found.append(estimate([math.exp(other - base + truth) for base, other in zip(*sides, strict=True)]))
-    return Compared(found)
+        estimates.append(estimate([math.exp(other - base + truth) for base, other in zip(*sides, strict=True)]))
+    return Compared(estimates)
 
 
-def judged(steps: Sequence[Sequence[LogRatio]], own: Sequence[LogRatio], cluster_sd: float, rng: Random) -> Compared:
+def judged(steps: Sequence[Sequence[LogRatio]], halves: Sequence[LogRatio], cluster_sd: float, rng: Random) -> Compared:
     """The engine's verdicts on the pairs of a comparison, in clusters that differ."""
     pairs = len(steps[0])
     clusters = cluster_sd * (rng.standard_normal((STEPS, pairs)) + rng.standard_normal(pairs))
@@ -110,16 +110,16 @@ def judged(steps: Sequence[Sequence[LogRatio]], own: Sequence[LogRatio], cluster
         for row, add in zip(steps, clusters.tolist(), strict=True)
     ]
     levels = alone(first(pairs, sliced=True))
-    return Compared([step.estimate for step in by_kind(KINDS, ratios, self_check(own).inflation)], levels)
+    return Compared([step.estimate for step in by_kind(KINDS, ratios, self_check(halves).inflation)], levels)
 
 
 def in_slices(noise: Noise, slice_ms: float, pairs: int, cluster_sd: float, rng: Random) -> Compared:
     """A minute for each step."""
-    made = sliced(noise, slice_ms, 60 / pairs, STEPS * pairs, rng)
-    ratios = [log_ratio(base, other) for base, other in made]
+    pairs_of = sliced(noise, slice_ms, 60 / pairs, STEPS * pairs, rng)
+    ratios = [log_ratio(base, other) for base, other in pairs_of]
     steps = [ratios[start : start + pairs] for start in range(0, len(ratios), pairs)]
-    own = [ratio for pair in made for side in pair if (ratio := own_ratio(side)) is not None]
-    return judged(steps, own, cluster_sd, rng)
+    halves = [ratio for pair in pairs_of for side in pair if (ratio := own_ratio(side)) is not None]
+    return judged(steps, halves, cluster_sd, rng)
 
 
 def scattered(pairs: int, clusters: Sequence[float], rng: Random) -> Compared:
@@ -157,8 +157,8 @@ class Adaptive:
         while True:
             self._add(pairs, seconds, rng)
             done, spent_s = done + 1, spent_s + self.BESIDES_S + self.PER_SECOND * sum(seconds.values())
-            found = by_kind(KINDS, pairs)
-            steps = [step.estimate for step in found]
+            pooled = by_kind(KINDS, pairs)
+            steps = [step.estimate for step in pooled]
             if any(done == look.pairs for look in INTERIM_ANALYSES):
                 verdicts = Compared(steps, levels_on_the_way(INTERIM_ANALYSES, done)).verdicts()
                 unknown = {step for step, found_so in enumerate(verdicts) if found_so.verdict not in KNOWN}
@@ -172,7 +172,7 @@ class Adaptive:
             }
             budget = Budget(60 * self.minutes - spent_s, self.BESIDES_S, self.PER_SECOND)
             most = (PAIRS if math.isinf(self.minutes) else 1000) - done
-            tau = math.sqrt(fmean(step.tau**2 for step in found)) if done > 2 else 0.005
+            tau = math.sqrt(fmean(step.tau**2 for step in pooled)) if done > 2 else 0.005
             rest = divide(free, max(len(unknown) - len(free), not free), budget, tau, done, most)
             if not rest.pairs or not unknown:
                 return Compared(steps, Levels(tuple(planned(INTERIM_ANALYSES, done))), frozenset(before))
@@ -220,23 +220,23 @@ def measured(design: Design, trials: int) -> Iterator[str]:
     rng = np.random.default_rng(SEED)
     held, widths, wrong, named = [], [], [], [[0] for _ in SLOWER]
     for _ in range(trials):
-        found = design.compared(rng)
-        for interval in map(paired_interval, found.steps):
+        result = design.compared(rng)
+        for interval in map(paired_interval, result.steps):
             low, high = math.log(interval.low or 1e-9), math.log(interval.high or 1e9)
             held.append(low <= design.truth <= high)  # of all steps in turn
             widths.append((high - low) / 2)
-        verdicts = {*found.verdicts(), *found.before}
+        verdicts = {*result.verdicts(), *result.before}
         if abs(math.expm1(design.truth)) >= MARGIN - 1e-9:
             mistaken = ("same", "no slower" if design.truth < 0 else "no faster")
-            wrong.append(any(each.verdict in mistaken for each in verdicts))
+            wrong.append(any(verdict.verdict in mistaken for verdict in verdicts))
         elif not design.truth:
-            wrong.append(any(each.differs for each in verdicts))
+            wrong.append(any(verdict.differs for verdict in verdicts))
             for place, by in enumerate(SLOWER):
-                slowed = replace(found.steps[0], mean=found.steps[0].mean + math.log1p(-by))
-                named[place].append(replace(found, steps=[slowed, *found.steps[1:]]).verdicts()[0].differs)
+                slowed = replace(result.steps[0], mean=result.steps[0].mean + math.log1p(-by))
+                named[place].append(replace(result, steps=[slowed, *result.steps[1:]]).verdicts()[0].differs)
     least = min(fmean(held[step::STEPS]) for step in range(STEPS))
     cover, errors = fmean(held), fmean(wrong) if wrong else 0.0
-    texts = "".join(f"{sum(each) / trials:>7.0%}" for each in named) if not design.truth else ""
+    texts = "".join(f"{sum(hits) / trials:>7.0%}" for hits in named) if not design.truth else ""
     print(f"{design.name:<24}{cover:>8.1%}{least:>8.1%}{median(widths):>8.2%}{errors:>8.1%}{texts}", flush=True)
     if cover < LEAST_COVERAGE:
         yield f"{design.name}: intervals hold the truth in {cover:.1%}"
@@ -261,15 +261,15 @@ def in_family(steps: int, name: str, trials: int) -> Iterator[str]:
     rng.shuffle(noise)
     for _ in range(trials):
         logs = truths[:, None] + rng.normal(0, 0.005, PAIRS) + noise[:, None] * rng.standard_normal((steps, PAIRS))
-        found = [Estimate(float(row.mean()), float(row.std(ddof=1)), PAIRS) for row in logs]
-        tests = [p_values(step, MARGIN) for step in found]
+        estimates = [Estimate(float(row.mean()), float(row.std(ddof=1)), PAIRS) for row in logs]
+        tests = [p_values(step, MARGIN) for step in estimates]
         wrong = [
             (
                 (p.sign <= level.sign) and step.mean * truth <= 0,
                 (p.same <= level.same) and not SLOW < truth < FAST,
                 (p.no_slower <= level.no_slower) and truth <= SLOW,
             )
-            for step, p, share, truth in zip(found, tests, shares(tests, USUAL), truths.tolist(), strict=True)
+            for step, p, share, truth in zip(estimates, tests, shares(tests, USUAL), truths.tolist(), strict=True)
             for level in [levels_of(share, USUAL)]
         ]
         counts += np.any(wrong, axis=0)
@@ -286,8 +286,8 @@ def chance(share: float, count: int) -> float:
 
 
 def two_modes(cells: int, noise: float, rng: Random) -> bool:
-    found = scatter(np.exp(rng.normal(0, noise, cells)).tolist(), MARGIN)
-    return found is not None and found.bimodal
+    spread = scatter(np.exp(rng.normal(0, noise, cells)).tolist(), MARGIN)
+    return spread is not None and spread.bimodal
 
 
 def wandering(shape: tuple[int, int], memory: float, rng: Random) -> Floats:
@@ -299,7 +299,7 @@ def wandering(shape: tuple[int, int], memory: float, rng: Random) -> Floats:
 
 def several_rates(seconds: int, noise: float, memory: float, rng: Random) -> bool:
     (away,) = wandering((1, seconds), memory, rng)
-    return len(rate_levels([(second + 1.0, 100 * (1 + noise * each)) for second, each in enumerate(away.tolist())])) > 1
+    return len(rate_levels([(second + 1.0, 100 * (1 + noise * far)) for second, far in enumerate(away.tolist())])) > 1
 
 
 def changed_folder(points: int, memory: float, rng: Random) -> bool:
@@ -354,7 +354,7 @@ def spent(name: str, steps: int) -> Iterator[str]:
     rng, counts = np.random.default_rng(SEED), np.zeros(2)
     plan = SHARING[name]
     analyses = [Levels(tuple(plan[:count])) for count in range(1, len(plan) + 1)]
-    levels = [(each.differs(1 / steps), each.one_sided(1 / steps)) for each in analyses]
+    levels = [(analysis.differs(1 / steps), analysis.one_sided(1 / steps)) for analysis in analyses]
     for _ in range(SERIES // AT_ONCE):
         total, before, wrong = np.zeros(AT_ONCE), 0, np.zeros((2, AT_ONCE), bool)
         for (pairs, _), (differs, one_sided) in zip(plan, levels, strict=True):
@@ -374,7 +374,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the designs and claims with this in their names")
     asked = parser.parse_args()
     print(f"{'design':<24}{'holds':>8}{'least':>8}{'half':>8}{'wrong':>8}{'2%':>7}{'3%':>7}{'5%':>7}")
-    broken = [text for each in DESIGNS if asked.only in each.name for text in measured(each, asked.trials)]
+    broken = [text for design in DESIGNS if asked.only in design.name for text in measured(design, asked.trials)]
     print(f"\n{'wrong in a family':<24}" + "".join(f"{claim:>11}" for claim in CLAIMED))
     families = [(steps, name) for steps in (10, 33) for name in EFFECTS if asked.only in f"{steps} steps, {name}"]
     broken += [text for family in families for text in in_family(*family, 5 * asked.trials)]

@@ -35,19 +35,19 @@ def main() -> int:
     parser.add_argument("--comparisons", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=4)
     asked, more = parser.parse_known_args()  # what is none of these is for bench
-    found: dict[str, list[Pair]] = {}
+    pairs_of: dict[str, list[Pair]] = {}
     with tempfile.TemporaryDirectory(prefix="layouts-") as folder:
         Path(folder).chmod(0o755)
         for number in range(1, asked.comparisons + 1):
             begun_s = time.monotonic()
             labels = ",".join(f"{asked.build}:layout{layout}" for layout in (2 * number - 1, 2 * number))
             for step, pair in pairs(labels, Path(folder) / str(number), asked.repeats, more).items():
-                found.setdefault(step, []).append(pair)
+                pairs_of.setdefault(step, []).append(pair)
                 print(f"{number:>3} {step:<8} {math.exp(pair[0]):.4f} ±{pair[1]:.2%}")
             print(f"    {time.monotonic() - begun_s:.0f} s", flush=True)
     print("standard deviation of a layout:")
-    for step, each in found.items():
-        print(f"    {step:<8} {spread(each, 0.5):.2%} [{spread(each, 0.025):.2%}, {spread(each, 0.975):.2%}]")
+    for step, logs in pairs_of.items():
+        print(f"    {step:<8} {spread(logs, 0.5):.2%} [{spread(logs, 0.025):.2%}, {spread(logs, 0.975):.2%}]")
     return 0
 
 

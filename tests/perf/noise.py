@@ -43,13 +43,13 @@ LOADED = Noise(((60, 0.25), (5, 0.10), (0.4, 0.20), (0.06, 0.28)), 0.6)
 
 def log_rates(noise: Noise, shape: tuple[int, int], rng: Random) -> Floats:
     """Series of log rates, from their stationary state."""
-    found = noise.white * rng.standard_normal(shape)
+    rates = noise.white * rng.standard_normal(shape)
     for time_constant_s, sd in noise.parts:
         keep = math.exp(-GRID_S / time_constant_s)
         shocks = rng.standard_normal(shape) * sd * math.sqrt(1 - keep**2)
         shocks[:, 0] /= math.sqrt(1 - keep**2)
-        found += lfilter([1.0], [1.0, -keep], shocks, axis=1)
-    return found - math.log(2) * in_burst(shape, rng) if noise.bursts else found
+        rates += lfilter([1.0], [1.0, -keep], shocks, axis=1)
+    return rates - math.log(2) * in_burst(shape, rng) if noise.bursts else rates
 
 
 def in_burst(shape: tuple[int, int], rng: Random) -> npt.NDArray[np.bool_]:
@@ -90,10 +90,10 @@ def sliced(noise: Noise, slice_ms: float, seconds: float, series: int, rng: Rand
 
 def sides(work: Floats, spent: Floats, turns: npt.NDArray[np.intp]) -> list[tuple[Slices, Slices]]:
     """The slices of each server."""
-    own = np.argsort(turns, axis=2, kind="stable")  # the base's two places of a block first, both in order of time
-    numerators, denominators = (np.take_along_axis(part.reshape(turns.shape), own, axis=2) for part in (work, spent))
+    order = np.argsort(turns, axis=2, kind="stable")  # the base's two places of a block first, both in order of time
+    numerators, denominators = (np.take_along_axis(part.reshape(turns.shape), order, axis=2) for part in (work, spent))
 
-    def side(each: int, turn: slice) -> Slices:
-        return Slices(numerators[each, :, turn], denominators[each, :, turn])
+    def side(server: int, turn: slice) -> Slices:
+        return Slices(numerators[server, :, turn], denominators[server, :, turn])
 
-    return [(side(each, slice(0, 2)), side(each, slice(2, 4))) for each in range(len(turns))]
+    return [(side(server, slice(0, 2)), side(server, slice(2, 4))) for server in range(len(turns))]

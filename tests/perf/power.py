@@ -153,17 +153,17 @@ def silence(runs: Sequence[Aa]) -> bool:
     """Prints what is named, and how many intervals hold 1; whether that is as promised."""
     held, count, false = 0, 0, dict.fromkeys(FAMILIES, 0)
     for kind in KINDS:
-        own = [run for run in runs if run.kind == kind]
-        bounds = [(r.low, r.high) for run in own for r in run.ratios if r.metric in (RATE, CPU) and r.low and r.high]
+        part = [run for run in runs if run.kind == kind]
+        bounds = [(r.low, r.high) for run in part for r in run.ratios if r.metric in (RATE, CPU) and r.low and r.high]
         good = sum(low <= 1 <= high for low, high in bounds)
         texts = []
         for family, metrics in FAMILIES.items():
-            named = [[r for r in run.ratios if r.metric in metrics and r.verdict in CHANGED] for run in own]
+            named = [[r for r in run.ratios if r.metric in metrics and r.verdict in CHANGED] for run in part]
             wrong = sum(map(bool, named))
-            which = ", ".join(f"{r.step} {r.metric} {r.ratio:.3f}" for each in named for r in each)
+            which = ", ".join(f"{r.step} {r.metric} {r.ratio:.3f}" for ratios in named for r in ratios)
             texts.append(f"{wrong} by {family}{f' ({which})' if which else ''}")
             false[family] += wrong
-        print(f"{kind:<10} of {len(own)} comparisons are named {', '.join(texts)}; {good} of {len(bounds)} hold 1")
+        print(f"{kind:<10} of {len(part)} comparisons are named {', '.join(texts)}; {good} of {len(bounds)} hold 1")
         held, count = held + good, count + len(bounds)
     texts = [f"{wrong} by {family}" for family, wrong in false.items()]
     print(f"all        of {len(runs)}: {', '.join(texts)}; {held} of {count} hold 1 ({held / count:.1%})")
@@ -193,13 +193,13 @@ def power(title: str, runs: Sequence[Aa], counts: Sequence[int]) -> None:
         if count > len(runs) * PAIRS:
             continue
         samples = [run.steps for run in runs] if count == PAIRS else [drawn(runs, count, chance) for _ in range(DRAWS)]
-        found: dict[tuple[str, float], list[tuple[float, float]]] = {}
+        by_size: dict[tuple[str, float], list[tuple[float, float]]] = {}
         for steps in samples:
             estimates = estimates_of(steps)
             for step, size in itertools.product(estimates, SIZES):
-                found.setdefault((group(step), size), []).extend(planted(estimates, step, size, runs[0].levels))
-        for name in dict.fromkeys(name for name, _ in found):
-            rows = [(size, [fmean(part) for part in zip(*found[name, size], strict=True)]) for size in SIZES]
+                by_size.setdefault((group(step), size), []).extend(planted(estimates, step, size, runs[0].levels))
+        for name in dict.fromkeys(name for name, _ in by_size):
+            rows = [(size, [fmean(part) for part in zip(*by_size[name, size], strict=True)]) for size in SIZES]
             texts = (f"{size:.1%}: {seen:.0%} ({likely:.0%})" for size, (seen, likely) in rows)
             print(f"{count:>3} pairs  {name:<8} {'  '.join(texts)}", flush=True)
 
@@ -223,29 +223,29 @@ def drawn(runs: Sequence[Aa], count: int, chance: random.Random) -> dict[str, St
 
 def estimates_of(steps: Steps) -> dict[str, Estimate]:
     """The verdicts of a comparison of these pairs."""
-    inflation = self_check([ratio for each in steps.values() for ratio in each.own]).inflation
-    found = by_kind(
-        [SHAPES[step].query or SHAPES[step].kind for step in steps], [each.ratios for each in steps.values()], inflation
+    inflation = self_check([ratio for row in steps.values() for ratio in row.own]).inflation
+    judged = by_kind(
+        [SHAPES[step].query or SHAPES[step].kind for step in steps], [row.ratios for row in steps.values()], inflation
     )
-    return {step: each.estimate for step, each in zip(steps, found, strict=True)}
+    return {step: row.estimate for step, row in zip(steps, judged, strict=True)}
 
 
 def planted(estimates: Mapping[str, Estimate], step: str, size: float, levels: Levels) -> list[tuple[bool, float]]:
     """Certainty of the difference in either direction, and its predicted likelihood."""
-    found = []
+    chances = []
     for log in (math.log1p(size), -math.log1p(size)):
-        own = replace(estimates[step], mean=estimates[step].mean + log)
-        p_values = {name: p_value(own if name == step else each) for name, each in estimates.items()}
+        shifted = replace(estimates[step], mean=estimates[step].mean + log)
+        p_values = {name: p_value(shifted if name == step else estimate) for name, estimate in estimates.items()}
         shares = dict(zip(p_values, holm_shares(list(p_values.values()), levels.differs), strict=True))
-        certain = p_values[step] <= levels.differs(shares[step]) and (own.mean > 0) == (log > 0)
-        found.append((certain, likely(own, abs(log), levels.differs(1 / len(estimates)))))
-    return found
+        certain = p_values[step] <= levels.differs(shares[step]) and (shifted.mean > 0) == (log > 0)
+        chances.append((certain, likely(shifted, abs(log), levels.differs(1 / len(estimates)))))
+    return chances
 
 
-def likely(own: Estimate, log: float, level: float) -> float:
+def likely(estimate: Estimate, log: float, level: float) -> float:
     """The frequency with which a difference of this log is certain: see `statistics.smallest_visible_effect`."""
-    error = own.sd / math.sqrt(own.pairs)
-    return float(special.stdtr(own.degrees, log / error - t_quantile(1 - level, own.degrees)))
+    error = estimate.sd / math.sqrt(estimate.pairs)
+    return float(special.stdtr(estimate.degrees, log / error - t_quantile(1 - level, estimate.degrees)))
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def test_every_row_of_the_journal_is_read(recorded: tuple[str, Path]) -> None:
     run = recorded[1]
     with JournalReader(run) as reader:
         steps = [step for attempt in reader.attempts() for step in reader.steps(attempt.id)]
-        found = [step.totals for step in steps if step.totals is not None]
-        for raw, counted in zip(totals(run), found, strict=True):
+        read = [step.totals for step in steps if step.totals is not None]
+        for raw, counted in zip(totals(run), read, strict=True):
             assert (counted.seconds, counted.server_cpu_ns) == (raw["seconds"], raw["server_cpu_ns"])
             assert counted.roles.keys() == raw["roles"].keys()
         for step in steps:
@@ -110,8 +110,8 @@ def test_its_views_have_what_is_compared(recorded: tuple[str, Path]) -> None:
         plans = [
             pair for step in steps for frame in reader.probe_frames(step) for pair in frame.data.get("plan_us", ())
         ]
-        found = journal.execute("SELECT at_most, count FROM probe_histograms WHERE figure = 'plan_us'").fetchall()
-        assert sorted(found) == sorted((buckets.bounds(bucket)[1], count) for bucket, count in plans)
+        histogram = journal.execute("SELECT at_most, count FROM probe_histograms WHERE figure = 'plan_us'").fetchall()
+        assert sorted(histogram) == sorted((buckets.bounds(bucket)[1], count) for bucket, count in plans)
 
 
 def test_what_the_terminal_decodes_is_what_was_compared(recorded: tuple[str, Path]) -> None:
