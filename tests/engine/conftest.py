@@ -14,9 +14,9 @@ from tests.support.benchcall import Bench
 @pytest.fixture
 def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
     """`bench` over a folder of its own; what still runs at the end is ended."""
-    made = Bench(new_folder() / "runs")
-    yield made
-    made.stop()
+    runner = Bench(new_folder() / "runs")
+    yield runner
+    runner.stop()
 
 
 @pytest.fixture

@@ -12,4 +12,4 @@ from engine.analysis.ratios import measured_ratios, verdicts
 
 def attributions_of(run: Path) -> dict[str, Attribution]:
     cells = compared_cells([run])
-    return {each.step: each for each in attributions(cells, verdicts.ratios(cells, measured_ratios.measured(cells)))}
+    return {row.step: row for row in attributions(cells, verdicts.ratios(cells, measured_ratios.measured(cells)))}

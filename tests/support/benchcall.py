@@ -90,8 +90,8 @@ class Bench:
     def bound(self, step: str) -> list[int]:
         """The number of connections of a step bound to one CPU, with their clients, by cell and role."""
         with JournalReader(self.run) as reader:
-            totals = [row.totals for each in reader.attempts() for row in reader.steps(each.id) if row.name == step]
-        return [role.paired for each in totals if each is not None for role in each.roles.values()]
+            totals = [row.totals for cell in reader.attempts() for row in reader.steps(cell.id) if row.name == step]
+        return [role.paired for step in totals if step is not None for role in step.roles.values()]
 
     def engine_pid(self) -> int:
         """The engine of the newest run."""
@@ -104,8 +104,8 @@ class Bench:
             attempts = self.attempts()
             if len(attempts) < cell:
                 return None
-            found = [step for step in self.steps(attempts[-1]) if step.name == name and step.state == "running"]
-            return found[0] if found else None
+            steps = [step for step in self.steps(attempts[-1]) if step.name == name and step.state == "running"]
+            return steps[0] if steps else None
 
         return wait_for(running, f"step {name} of cell {cell}", patience_s)
 
@@ -134,8 +134,8 @@ class Bench:
         """`bench compare --json` of the newest run."""
         done = self("compare", "--json")
         assert done.returncode == 0, done.stderr
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
+        comparison: dict[str, object] = json.loads(done.stdout)
+        return comparison
 
     def ratios(self) -> list[dict[str, Any]]:
         """The ratios of the comparison of the newest run."""
@@ -180,32 +180,32 @@ def processes_of(out: Path) -> Iterator[tuple[int, str]]:
 
 def stopped(out: Path) -> list[int]:
     """The stopped processes below a folder."""
-    found = []
+    pids = []
     for pid, _ in processes_of(out):
         with suppress(OSError):
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def conductor_of(engine: int) -> list[int]:
     """The conductor that an engine has, if a step is driven in slices."""
-    found = []
+    pids = []
     with suppress(OSError):
         for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split():
             with suppress(OSError):
                 if b"engine.slices.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(int(pid))
-    return found
+                    pids.append(int(pid))
+    return pids
 
 
 def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
     """Return the value of `look` as soon as it is true; fail after some minutes, or as long as is given."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
+        result = look()
+        if result:
+            return result
         time.sleep(0.1)
     raise AssertionError(f"waited {patience_s:.0f} s for {what}")
 

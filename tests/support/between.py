@@ -35,10 +35,10 @@ class Relay:
     def cut(self) -> None:
         """Ends all connections, as a network does; new ones are still taken."""
         ended, self._open = self._open, []
-        for each in ended:
+        for end in ended:
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -54,9 +54,9 @@ class Relay:
         with suppress(OSError):
             while part := source.recv(PART_BYTES):
                 sink.sendall(self._changed(part) if changed else part)
-        for each in (source, sink):
+        for end in (source, sink):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
 
     def _changed(self, part: bytes) -> bytes:
         if self._old:

@@ -19,9 +19,9 @@ PATIENCE_S = 60.0
 
 def chromium() -> str:
     """The browser's program."""
-    found = os.environ.get("PGBED_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"no browser on this machine ({', '.join(NAMES)}); ./check installs one"
-    return found
+    program = os.environ.get("PGBED_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    assert program, f"no browser on this machine ({', '.join(NAMES)}); ./check installs one"
+    return program
 
 
 class Browser:
@@ -40,7 +40,7 @@ class Browser:
         theirs, answers = os.pipe()
 
         def pipes() -> None:  # the protocol's places for them
-            high = [os.dup2(each, 60 + place) for place, each in enumerate((commands, answers))]
+            high = [os.dup2(pipe, 60 + place) for place, pipe in enumerate((commands, answers))]
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
@@ -79,10 +79,10 @@ class Browser:
         if self._session:
             asked["sessionId"] = self._session
         os.write(self._ours, json.dumps(asked).encode() + b"\0")
-        while (found := self._next()).get("id") != self._number:
-            self._heed(found)
-        assert "error" not in found, found["error"]
-        answer: dict[str, Any] = found["result"]
+        while (message := self._next()).get("id") != self._number:
+            self._heed(message)
+        assert "error" not in message, message["error"]
+        answer: dict[str, Any] = message["result"]
         return answer
 
     def open(self, page: Path) -> float:
@@ -95,9 +95,9 @@ class Browser:
 
     def evaluate(self, script: str) -> Any:
         """The value of an expression on the page; waits for a promise."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     def resize(self, width: int, height: int) -> None:
         """Makes the window that large."""
@@ -116,16 +116,16 @@ class Browser:
                 assert read, "the browser has gone"
                 self._rest += read
         message, _, self._rest = self._rest.partition(b"\0")
-        found: dict[str, Any] = json.loads(message)
-        return found
+        event: dict[str, Any] = json.loads(message)
+        return event
 
     def _heed(self, event: dict[str, Any]) -> None:
-        method, told = event.get("method"), event.get("params", {})
+        method, params = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.problems.append(str(told["exceptionDetails"]))
-        elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            self.problems.append(str(told["entry"]))
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-            self.problems.append(str(told["args"]))
-        elif method == "Network.requestWillBeSent" and not told["request"]["url"].startswith(("file:", "data:")):
-            self.problems.append(f"it asked for {told['request']['url']}")
+            self.problems.append(str(params["exceptionDetails"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.problems.append(str(params["entry"]))
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+            self.problems.append(str(params["args"]))
+        elif method == "Network.requestWillBeSent" and not params["request"]["url"].startswith(("file:", "data:")):
+            self.problems.append(f"it asked for {params['request']['url']}")

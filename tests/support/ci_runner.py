@@ -76,7 +76,7 @@ class Runner:
         self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float | None = None
     ) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if name.startswith(PASSED)}
-        own = {
+        variables = {
             "HOME": f"{self.folder}/home",
             "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "RUNNER_TEMP": f"{self.folder}/disk/temp",
@@ -85,7 +85,7 @@ class Runner:
         return subprocess.run(
             ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", "--net", "--fork", "--kill-child",
              "bash", "-c", SETUP, "setup", str(self.folder), self.nix, *command],
-            env={**kept, **own, **environment},
+            env={**kept, **variables, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -121,22 +121,22 @@ class Runner:
         text, environment = script(inputs, {"runner.temp": str(self.folder / "disk" / "temp")})
         clone = f"rm -rf clone; git clone -q --depth=1 -b {branch} {repository} clone; cd clone"
         self.summary.unlink(missing_ok=True)
-        told = {"GITHUB_ACTION_PATH": str(self.action), "GITHUB_STEP_SUMMARY": str(self.summary)}
-        return self.job(["bash", "-eo", "pipefail", "-c", f"{clone}\n{text}"], {**environment, **told}, timeout_s)
+        variables = {"GITHUB_ACTION_PATH": str(self.action), "GITHUB_STEP_SUMMARY": str(self.summary)}
+        return self.job(["bash", "-eo", "pipefail", "-c", f"{clone}\n{text}"], {**environment, **variables}, timeout_s)
 
 
 def action() -> dict[str, Any]:
-    told: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
-    return told
+    description: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+    return description
 
 
 def script(inputs: Mapping[str, str], github: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The action's script and its environment, for the inputs that a user gives."""
-    told = action()
-    values = {f"inputs.{name}": inputs.get(name, each["default"]) for name, each in told["inputs"].items()}
-    (step,) = (step for step in told["runs"]["steps"] if "run" in step)
-    found = {name: _filled(_filled(text, values), github) for name, text in step["env"].items()}
-    return step["run"], found
+    description = action()
+    values = {f"inputs.{name}": inputs.get(name, entry["default"]) for name, entry in description["inputs"].items()}
+    (step,) = (step for step in description["runs"]["steps"] if "run" in step)
+    environment = {name: _filled(_filled(text, values), github) for name, text in step["env"].items()}
+    return step["run"], environment
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:

@@ -89,12 +89,12 @@ def planted(folder: Path) -> str:
 
 def slower(source: str) -> str:
     """The index search with keys compared several times."""
-    (found,) = COMPARES.finditer(source)
-    once = f"static pg_noinline int32\ncompare_once({found[1]})\n{{"
-    declared = f"static int32 compare_once({found[1]});\n"
+    (match,) = COMPARES.finditer(source)
+    once = f"static pg_noinline int32\ncompare_once({match[1]})\n{{"
+    declared = f"static int32 compare_once({match[1]});\n"
     first = source.index("static ")
-    changed = source[:first] + declared + source[first : found.start()] + once + source[found.end() :]
-    return changed + AGAIN.format(parameters=found[1], again=TIMES - 1)
+    changed = source[:first] + declared + source[first : match.start()] + once + source[match.end() :]
+    return changed + AGAIN.format(parameters=match[1], again=TIMES - 1)
 
 
 def second_build(bench: Bench, build: str) -> tuple[Attempt, StepRow]:
@@ -167,22 +167,22 @@ def neutral(run: Path, builds: str, folders: Mapping[str, str] = {}) -> None:
 
 def _neutral(value: Any) -> Any:
     if isinstance(value, list):
-        return [_neutral(each) for each in value]
+        return [_neutral(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {key: _neutral(each) for key, each in value.items()}
-    if "command_line" in found:  # of a kernel
-        found |= {"command_line": "", "release": str(found.get("release", "")).partition("-")[0]}
-    if {"name", "container"} <= found.keys():
-        found["name"] = "demo"
-    return found
+    entries = {key: _neutral(item) for key, item in value.items()}
+    if "command_line" in entries:  # of a kernel
+        entries |= {"command_line": "", "release": str(entries.get("release", "")).partition("-")[0]}
+    if {"name", "container"} <= entries.keys():
+        entries["name"] = "demo"
+    return entries
 
 
 def busy_share(seconds: float = 5.0) -> float:
     """The share of the CPUs that is used now."""
 
     def times() -> tuple[int, int]:
-        fields = [int(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         return sum(fields), fields[3] + fields[4]
 
     before = times()
@@ -194,17 +194,17 @@ def busy_share(seconds: float = 5.0) -> float:
 def check(run: Path) -> None:
     """Exits with what the recording lacks of what the guide tells."""
     _, step, incidents = stalled(run)
-    told = [incident_words(each, FAR_NS) for each in incidents]
-    lengths = [max(stall_seconds(stall, FAR_NS) for stall in each) for each in incidents]
+    texts = [incident_words(incident, FAR_NS) for incident in incidents]
+    lengths = [max(stall_seconds(stall, FAR_NS) for stall in incident) for incident in incidents]
     wanted = ("is stopped", "nightly report")
-    if step != "l.i1" or len(told) != 2 or not all(word in text for word, text in zip(wanted, told, strict=True)):
-        raise SystemExit(f"not the two incidents that were brought about, but {told or 'none'}")
+    if step != "l.i1" or len(texts) != 2 or not all(word in text for word, text in zip(wanted, texts, strict=True)):
+        raise SystemExit(f"not the two incidents that were brought about, but {texts or 'none'}")
     if any(abs(length - HELD_S) > WITHIN_S for length in lengths):
-        raise SystemExit(f"the incidents were of {HELD_S:g} s; recorded are {told}")
+        raise SystemExit(f"the incidents were of {HELD_S:g} s; recorded are {texts}")
     answer = subprocess.run(
         [sys.executable, "-m", "engine", "compare", str(run)], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
-    print(*told, "\n".join(answer.splitlines()[:8]), sep="\n")
+    print(*texts, "\n".join(answer.splitlines()[:8]), sep="\n")
     if "slower" not in answer:
         raise SystemExit("no verdict: the second build is not slower")
 

@@ -49,7 +49,7 @@ def frames() -> list[str]:
     drawn: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         packed = (files("engine.cli").joinpath(name).read_bytes() for name in (RECORDING, PLANS))
-        run, _ = [unpack(each, "the recording", Path(folder)) for each in packed]
+        run, _ = [unpack(archive, "the recording", Path(folder)) for archive in packed]
         app = GuidedBench(Path(folder), run, SETS[GLYPHS], "live")
         cell, step, _ = of = stalled(run)
         app.context.replayed = (cell, step)

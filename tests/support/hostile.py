@@ -36,9 +36,9 @@ def _poisoned(value: Any, names: dict[str, str], key: str = "") -> Any:
     if key == "route":  # addresses and hosts that are none are refused
         return value
     if isinstance(value, dict):
-        return {names.get(name, name): _poisoned(each, names, name) for name, each in value.items()}
+        return {names.get(name, name): _poisoned(part, names, name) for name, part in value.items()}
     if isinstance(value, list):
-        return [_poisoned(each, names, key) for each in value]
+        return [_poisoned(item, names, key) for item in value]
     if not isinstance(value, str) or key in KEPT:
         return value
     return names.get(value, value if key in ("config", "kernel", "name", "base", "workload") else value + EVIL)
@@ -46,9 +46,9 @@ def _poisoned(value: Any, names: dict[str, str], key: str = "") -> Any:
 
 def _words(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: each if name in ("role", "kind") else _words(each) for name, each in value.items()}
+        return {name: part if name in ("role", "kind") else _words(part) for name, part in value.items()}
     return (
-        [_words(each) for each in value]
+        [_words(item) for item in value]
         if isinstance(value, list)
         else value + EVIL
         if isinstance(value, str)

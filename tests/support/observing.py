@@ -65,25 +65,25 @@ def frames_for(
     running: ProbeSession, seconds: float, until: Callable[[list[Frame]], bool] = lambda _: False
 ) -> list[Frame]:
     """The frames of so many seconds, or until there are enough."""
-    found: list[Frame] = []
+    received: list[Frame] = []
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not until(found):
-        found += running.poll()
+    while time.monotonic() < end and not until(received):
+        received += running.poll()
         time.sleep(0.02)
-    return found
+    return received
 
 
 def frames_until(running: ProbeSession, enough: Callable[[list[Frame]], bool]) -> list[Frame]:
     """The frames until there are enough, however long a busy machine takes."""
-    found = frames_for(running, PATIENCE_S, enough)
-    assert enough(found), (running.messages, found)
-    return found
+    received = frames_for(running, PATIENCE_S, enough)
+    assert enough(received), (running.messages, received)
+    return received
 
 
 def frames_to_now(running: ProbeSession) -> list[Frame]:
     """The frames up to one that ends after now."""
     now_ns = time.monotonic_ns()
-    return frames_until(running, lambda found: bool(found) and found[-1].t_ns > now_ns)
+    return frames_until(running, lambda frames: bool(frames) and frames[-1].t_ns > now_ns)
 
 
 def halt(pids: Collection[int]) -> None:
@@ -97,9 +97,9 @@ def halt(pids: Collection[int]) -> None:
             time.sleep(0.01)
 
 
-def total(found: list[Frame], field: str, pid: int | None = None) -> int:
+def total(frames: list[Frame], field: str, pid: int | None = None) -> int:
     return sum(
-        record.get(field, 0) for frame in found for of, record in frame.records.items() if pid is None or of == pid
+        record.get(field, 0) for frame in frames for of, record in frame.records.items() if pid is None or of == pid
     )
 
 

@@ -35,16 +35,16 @@ def stand_in(folder: Path, delay_ms: float = 0) -> dict[str, str]:
 def left_there(folder: Path) -> list[str]:
     """Remains on the other host: files in its folder, and processes that know of it."""
     there = folder / "there"
-    found = [str(path) for path in there.iterdir()]
+    remains = [str(path) for path in there.iterdir()]
     mark = f"TMPDIR={there}".encode()
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
                 if mark in (process / "environ").read_bytes().split(b"\0"):
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                    remains.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
             except OSError:
                 continue
-    return found
+    return remains
 
 
 def _carry(source: int, target: int, delay_s: float) -> None:

@@ -24,7 +24,7 @@ def wrapper_environment() -> dict[str, str]:
     settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
     # As a shell reads ${NAME:-VALUE}.
     usual = {name: DEFAULT.fullmatch(value) for name, value in settings.items()}
-    return settings | {name: os.environ.get(name) or found[1] for name, found in usual.items() if found}
+    return settings | {name: os.environ.get(name) or match[1] for name, match in usual.items() if match}
 
 
 def as_wrapped(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, str]:
@@ -50,8 +50,8 @@ def derivation(command: str, more: str = "") -> str:
         now = builtins.currentTime;
       }}
     """
-    made = ["nix-instantiate", "--expr", expression, "--argstr", "command", command]
-    return subprocess.run(made, capture_output=True, text=True, check=True).stdout.strip()
+    command_line = ["nix-instantiate", "--expr", expression, "--argstr", "command", command]
+    return subprocess.run(command_line, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def says(build: Build) -> str:

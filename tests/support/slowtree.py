@@ -88,10 +88,10 @@ def make_history(path: Path, server: Path, version: str, spins: Sequence[int | N
     (path / "Makefile").write_text(MAKEFILE.format(server=server))
     (path / "src/backend/postgres.c").write_text(POSTGRES)
     git(path, "init", "--quiet", "--initial-branch=main")
-    found = []
+    commits = []
     for number, spin in enumerate(spins):
         (path / "src/backend/spin.c").write_text(SPIN if spin is not None else SPIN.replace("got > 0", "nothing"))
         (path / "src/backend/spin").write_text(f"{spin or 0}\n")
         (path / "src/backend/number").write_text(f"{number}\n")
-        found.append(commit(path, f"Change {number}"))
-    return found
+        commits.append(commit(path, f"Change {number}"))
+    return commits

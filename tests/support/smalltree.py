@@ -125,9 +125,9 @@ def commit(path: Path, message: str) -> str:
 
 def git(path: Path, *arguments: str) -> str:
     """Git as nobody's configuration has it."""
-    own = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    conf = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     who = {f"GIT_{role}_{what}": "a@b.c" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(
-        ["git", "-C", str(path), *arguments], env=os.environ | own | who, capture_output=True, text=True, check=True
+        ["git", "-C", str(path), *arguments], env=os.environ | conf | who, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()

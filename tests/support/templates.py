@@ -52,14 +52,14 @@ def installs(servers: Path, folder: Path) -> Path:
     folder.chmod(0o755)
     for real in servers.iterdir():
         one = folder / real.name
-        made = one / "made"
+        copies = one / "made"
         programs = {name: shutil.which(name) for name in ("cat", "cp", "mkdir", "mv", "rm")}
-        words = {"real": (real / "bin" / "initdb").resolve(), "made": made, **programs}
+        words = {"real": (real / "bin" / "initdb").resolve(), "made": copies, **programs}
         script = INITDB.format(**{name: shlex.quote(str(word)) for name, word in words.items()})
         scripted.install(real.resolve(), one, "initdb", script)
         (one / "bin" / REAL).symlink_to(real.resolve() / "bin" / "initdb")
-        made.mkdir()
-        made.chmod(0o1777)
+        copies.mkdir()
+        copies.chmod(0o1777)
     return folder
 
 

@@ -140,8 +140,8 @@ def suits(environment: Mapping[str, str]) -> bool:
     return settled(environment) == _SETTLED and environment.get(WORKLOADS, "") in ("", TOY)
 
 
-def _number(told: socket.socket) -> array.array[int]:
-    return array.array("i", told.recv(16))
+def _number(sender: socket.socket) -> array.array[int]:
+    return array.array("i", sender.recv(16))
 
 
 @cache

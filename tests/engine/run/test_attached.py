@@ -88,7 +88,7 @@ def running(
 ) -> Iterator[list[Running]]:
     """Two servers, 12 and 16, with roles that log in by password."""
     with ExitStack() as stack:
-        found = []
+        servers = []
         for major in (12, 16):
             server = stack.enter_context(Server(build(major), small_config(build(major)), new_folder()))
             hba = server.data_dir / "pg_hba.conf"
@@ -97,8 +97,8 @@ def running(
                 connection.execute("SET password_encryption = 'scram-sha-256'")
                 connection.execute(ROLES)
                 connection.execute("SELECT pg_reload_conf()")
-            found.append(Running(server))
-        yield found
+            servers.append(Running(server))
+        yield servers
 
 
 def passfile(folder: Path) -> Path:
@@ -123,16 +123,16 @@ def compared(running: list[Running], new_folder: Callable[[], Path]) -> tuple[Be
 
 def found_in(run: Path) -> dict[str, Any]:
     """`bench compare --json` of a run, without the process."""
-    found: dict[str, Any] = json.loads(to_json(compare([run])))
-    return found
+    comparison: dict[str, Any] = json.loads(to_json(compare([run])))
+    return comparison
 
 
 def test_servers_that_are_running_are_compared_without_verdicts(
     compared: tuple[Bench, str], running: list[Running]
 ) -> None:
-    bench, told = compared
-    assert "cells: external servers cannot be paused" in told
-    assert "new against prod, ratios without verdicts" in told and "not visible from outside" in told
+    bench, output = compared
+    assert "cells: external servers cannot be paused" in output
+    assert "new against prod, ratios without verdicts" in output and "not visible from outside" in output
     assert [attempt.cell.split("-")[1] for attempt in bench.attempts()] == ["prod", "new", "new", "prod", "prod", "new"]
     comparison = found_in(bench.run)
     unseen = (
@@ -146,8 +146,8 @@ def test_servers_that_are_running_are_compared_without_verdicts(
             assert cell["rate_per_s"] > 0 and cell["wal_bytes_per_op"] > 0 and cell["heap_bytes"] > 0
     rates = [ratio for ratio in comparison["ratios"] if ratio["metric"] == "rate_per_s"]
     assert {ratio["step"] for ratio in rates} == {"l.i0", "l.x"}
-    assert all(each["verdict"] == "none" and (each["low"] is not None or each["left_out"]) for each in rates)
-    assert not any(each["flagged"] for each in comparison["ratios"])
+    assert all(row["verdict"] == "none" and (row["low"] is not None or row["left_out"]) for row in rates)
+    assert not any(row["flagged"] for row in comparison["ratios"])
     findings = " ".join(comparison["findings"])
     assert (
         "role may" in findings
@@ -181,9 +181,9 @@ def test_invisible_figures_are_absent_not_zero(compared: tuple[Bench, str]) -> N
 
 
 def test_a_password_is_nowhere_in_the_record(compared: tuple[Bench, str]) -> None:
-    bench, told = compared
+    bench, output = compared
     secrets = [PASSWORD.encode(), quote(PASSWORD).encode(), PASSWORD.replace(":", "\\:").encode(), b"sesame"]
-    assert "sesame" not in told
+    assert "sesame" not in output
     for path in bench.run.rglob("*"):
         if path.is_file():
             assert not any(secret in path.read_bytes() for secret in secrets), path
@@ -301,7 +301,7 @@ def test_a_given_database_must_be_and_become_empty(bench: Bench, running: list[R
     new.ask("GRANT CREATE ON SCHEMA public TO guest", "room")
     words = ("--pg", f"new={new.dsn('guest')}", "--repeats", "1", *SMALL, "--scratch-database", "room")
     done = bench("run", *words, "--steps", "l.i1", "--rows-written", "3000")
-    assert done.returncode == 0, done.stdout + done.stderr + str([each.reason for each in bench.attempts()])
+    assert done.returncode == 0, done.stdout + done.stderr + str([attempt.reason for attempt in bench.attempts()])
     left = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
     assert new.ask(left, "room") == []
     new.ask("CREATE TABLE pi1 (mine int)", "room")
@@ -349,8 +349,8 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
         for pg, entries, why in refused:
             with pytest.raises(UserError) as error:
                 prepare(planfile.request({"builds": pg.split(","), **entries}), bench.out, lambda _: None)
-            told = str(error.value)
-            assert why in told and "\n" not in told and "sesame" not in told, (pg, entries, told)
+            message = str(error.value)
+            assert why in message and "\n" not in message and "sesame" not in message, (pg, entries, message)
         done = bench("run", "--pg", f"{prod},{label}")
         assert done.returncode == 2 and done.stderr.startswith("bench: prod=… is an external server")
         assert done.stderr.count("\n") == 1 and not bench.out.exists()

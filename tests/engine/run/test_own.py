@@ -88,17 +88,17 @@ def bench(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[B
 
 
 def test_the_planted_plan_change_precedes_the_ratios(bench: Bench, labels: tuple[str, str]) -> None:
-    told = bench("compare", "--all").stdout
-    before = told[: told.index("Throughput")]
-    assert told.startswith("Not the same results, or none: only_new, version.\n")
+    text = bench("compare", "--all").stdout
+    before = text[: text.index("Throughput")]
+    assert text.startswith("Not the same results, or none: only_new, version.\n")
     old, new = labels
     assert f"? only_new fails: {old}: 42883 function any_value(integer) does not exist; {new}: no error" in before
     assert f"? version returns other values with {new} and {old}, in 5 rows each" in before
     assert "plan changed: sales_by_region: Hash Join became Nested Loop on " in before
     settings = "enable_hashjoin on became off, enable_mergejoin on became off"
-    assert settings in " ".join(told.split())
-    assert "statistics target of public.orders.customer_id as default became 7" in " ".join(told.split())
-    assert "One execution, its planning apart" in told
+    assert settings in " ".join(text.split())
+    assert "statistics target of public.orders.customer_id as default became 7" in " ".join(text.split())
+    assert "One execution, its planning apart" in text
 
 
 def test_a_statement_that_outlasts_slices_has_its_own_time(bench: Bench) -> None:
@@ -113,8 +113,8 @@ def test_a_statement_that_outlasts_slices_has_its_own_time(bench: Bench) -> None
 
 
 def test_plans_stand_side_by_side(bench: Bench) -> None:
-    told = bench("compare", "--plan", "sales_by_region").stdout
-    assert any(line.startswith("≠") and "Hash Join" in line and "Nested Loop" in line for line in told.splitlines())
+    text = bench("compare", "--plan", "sales_by_region").stdout
+    assert any(line.startswith("≠") and "Hash Join" in line and "Nested Loop" in line for line in text.splitlines())
     (change,) = json.loads(bench("compare", "--plan", "sales_by_region", "--json").stdout)
     assert change["title"].startswith("Plans of sales_by_region ") and any(row["name"] for row in change["rows"])
     refused = bench("compare", "--plan", "sales_by_regoin")
