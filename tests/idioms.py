@@ -103,28 +103,28 @@ OPENINGS = re.compile(
     r"(What|Whether|How|Where|Which|When|Why|Who|Of|By|With|From|In|For|At|On|To|As|If|Without|Not|Only|Also|Up|That|Is)\b"
 )
 VAGUE = {"found", "each", "own", "made", "told", "whole"}  # they do not say what they hold
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 MOST_CHARS = 60  # of a test's name
 
 
 def words(home: Path) -> Iterator[str]:
-    """Docstrings that open without a thing or a verb, vague locals of the product, and long names of tests."""
+    """Docstrings that open without a thing or a verb, vague locals, and long names of tests."""
     files = (path for package in (*PACKAGES, "tests") for path in sorted((home / package).rglob("*.py")))
     for path, node in ((file, node) for file in files for node in ast.walk(ast.parse(file.read_bytes()))):
-        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+        if not isinstance(node, (ast.Module, ast.ClassDef, *FUNCTION)):
             continue
         where = f"{path.relative_to(home)}:{getattr(node, 'lineno', 1)}"
-        answers = isinstance(node, ast.FunctionDef) and node.returns and "bool" in ast.unparse(node.returns)
+        answers = isinstance(node, FUNCTION) and node.returns and "bool" in ast.unparse(node.returns)
         match = OPENINGS.match(ast.get_docstring(node) or "")
         if match and not (answers and match[0] == "Whether"):
             yield f"{where}: a docstring that opens with {match[0]!r}"
-        if isinstance(node, ast.FunctionDef) and path.is_relative_to(home / "tests"):
+        if isinstance(node, FUNCTION):
+            yield from (f"{where}: {name!r} does not say what it holds" for name in sorted(_local(node) & VAGUE))
             if node.name.startswith("test_") and len(node.name) > MOST_CHARS:
                 yield f"{where}: a test's name of {len(node.name)} characters"
-        elif isinstance(node, ast.FunctionDef):
-            yield from (f"{where}: {name!r} does not say what it holds" for name in sorted(_local(node) & VAGUE))
 
 
-def _local(function: ast.FunctionDef) -> set[str]:
+def _local(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """The names of a function's parameters and variables."""
     nodes = list(ast.walk(function))
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
