@@ -202,7 +202,6 @@ class Manifest:
     minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
     kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's
     guest: GuestMachine | None = None  # that boots them
-    tunables: tuple[tuple[str, str], ...] = ()  # of the kernel's scheduler, in all cells
     route: Route = SOCKET  # how clients reach their server
     probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures the probes' cost
     external: ExternalServers | None = None  # if all builds are external servers

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from engine.features.feature import Feature, MeasuredStep
 from workloads.api.options import checked, options_of
 
-__all__ = ["Feature", "MeasuredStep", "chosen_options", "features", "with_options", "with_parts"]
+if TYPE_CHECKING:
+    from engine.core.model import Config
+    from engine.host.kernel_settings import Knob
+
+__all__ = ["MeasuredStep", "around_cells", "chosen_options", "conditions", "features", "knobs",
+           "with_options", "with_parts"]  # fmt: skip
 
 # Modules, with a FEATURE in each; PGBED_FEATURES adds to them.
-REGISTRY = ["engine.features.counters"]
+REGISTRY = ["engine.features.counters", "engine.features.device", "engine.features.scheduler"]
 
 
 def features() -> tuple[Feature, ...]:
@@ -44,3 +51,22 @@ def with_options(values: Mapping[str, Any]) -> Iterator[tuple[Feature, Any]]:
 def with_parts(values: Mapping[str, Any]) -> Iterator[tuple[Feature, Any]]:
     """Each feature with its part among those of a manifest, by feature."""
     return ((feature, values.get(feature.name, feature.part())) for feature in features())
+
+
+def knobs() -> dict[str, Knob]:
+    """Settings of the machine that a config may have, by name."""
+    return {name: knob for feature in features() for name, knob in feature.knobs.items()}
+
+
+def conditions(parts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Names and values of all that features set in a whole run, which is the same in runs that are compared."""
+    return tuple(pair for feature, part in with_parts(parts) for pair in feature.conditions(part))
+
+
+@contextmanager
+def around_cells(parts: Mapping[str, Any], config: Config, run: Path) -> Iterator[None]:
+    """Enter the contexts of all features around cells that run together. Raises UserError."""
+    with ExitStack() as entered:
+        for feature, part in with_parts(parts):
+            entered.enter_context(feature.around_cells(part, config, run))
+        yield

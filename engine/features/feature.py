@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,9 @@ import msgspec
 
 if TYPE_CHECKING:
     from engine.builds.nix import Progress
+    from engine.core.model import Config
     from engine.host.doctor import Need
+    from engine.host.kernel_settings import Knob
     from engine.plan.prepare import Draft
     from engine.plan.request import Request
     from engine.results.comparison import Comparison
@@ -49,6 +51,7 @@ class Feature:
     options: type[msgspec.Struct] = Nothing
     part: type[msgspec.Struct] = Nothing  # whose defaults are those of a run without the feature
     needs: Sequence[Need] = ()  # checks of the machine, for `bench doctor`
+    knobs: Mapping[str, Knob] = {}  # entries of a config's table [device]
 
     def check(self, request: Request, options: Any) -> None:
         """Raise UserError for options that make no sense; fetches and starts nothing."""
@@ -68,12 +71,20 @@ class Feature:
         """Folders of programs that guests need."""
         return ()
 
+    def around_cells(self, part: Any, config: Config, run: Path) -> AbstractContextManager[None]:
+        """A context around cells that run together, on their servers' machine; configs of all have one `device`."""
+        return nullcontext()
+
     def around_step(self, part: Any, measured: MeasuredStep) -> AbstractContextManager[None]:
         """A context entered before a step's clock starts and left after its clients are done, still connected.
 
         It is left with the exception if the step fails. Must not raise one itself.
         """
         return nullcontext()
+
+    def conditions(self, part: Any) -> Sequence[tuple[str, str]]:
+        """Names and values of the kernel's settings, which must be the same in all runs that are compared."""
+        return ()
 
     def sections(self, comparison: Comparison) -> Iterable[Section]:
         """Sections that the feature adds to a comparison."""

@@ -50,7 +50,6 @@ def check(request: Request) -> None:
         ("--tcp", request.tcp, "the connection string says how clients reach it"),
         ("--client-host", request.client_host is not None, "run bench on that host"),
         ("--kernel", request.in_guests, "its kernel is the one that it runs under"),
-        ("--sched", bool(request.sched), "nothing is set on its machine"),
         ("--probes", request.probes not in ((), ("none",)), "probes see only servers of this machine, of pgbed's own"),
     )
     for flag, given, why in excluded:

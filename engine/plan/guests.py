@@ -10,9 +10,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
-from engine.core.model import Config
 from engine.guest import accelerator, initrd, kernels, store_image, tools
-from engine.host import scheduler
 from engine.host.environment import Machine
 from engine.plan.request import Request
 
@@ -23,16 +21,13 @@ SPARE_MB = 512  # of the host's memory, for qemu, and for the host
 MB = 1 << 20
 
 
-def check(request: Request) -> scheduler.Tunables:
-    """Check names and numbers; return the scheduler's tunables. Raises UserError; fetches and boots nothing."""
-    tunables = scheduler.parsed(request.sched)
+def check(request: Request) -> None:
+    """Check names and numbers. Raises UserError; fetches and boots nothing."""
     kernels.check_names(request.kernels)
     if request.in_guests and (request.tcp or request.client_host):
         raise UserError(f"{'--tcp' if request.tcp else '--client-host'}: not with --kernel: a guest has no network")
     if request.keep and request.in_guests:
         raise UserError("--keep: a guest's cluster goes with the guest; leave out --keep, or --kernel")
-    if HOST in request.kernels:
-        scheduler.check_here(tunables)
     pins = request.guest_pin
     away = sorted(set(pins) - os.sched_getaffinity(0))
     if away:
@@ -46,13 +41,6 @@ def check(request: Request) -> scheduler.Tunables:
             raise UserError(f"--guest-memory {error}") from None
         if memory < LEAST_MB * MB:
             raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
-    return tunables
-
-
-def check_device(request: Request, config: Config) -> None:
-    """Raise UserError for a config that sets devices or memory, which guests cannot have."""
-    if request.in_guests and config.device:
-        raise UserError(f"config '{config.name}' sets devices or memory of this machine: not with --kernel")
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
@@ -109,8 +97,6 @@ def prepare(
         return (), None, ()
     roots = out / ".builds"
     booted = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
-    for kernel in booted:
-        scheduler.check(scheduler.parsed(request.sched), kernel.release)
     programs = tools.find(progress, roots)
     runs, why = accelerator.choose(request.accelerator, booted[0], programs, progress)
     by_9p = _why_9p(booted, programs)

@@ -18,12 +18,12 @@ from engine.builds import client_programs, features, resolve
 from engine.builds.label import Label, shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
-from engine.core.kernel import HOST
+from engine.core.kernel import HOST, Kernel
 from engine.core.model import PROBED, Build, Config, InterimAnalysis, Manifest
 from engine.core.version import revision, version
 from engine.features import with_options
 from engine.guest import kernels
-from engine.host import block_device, disk, environment
+from engine.host import disk, environment, kernel_settings
 from engine.journal import housekeeping
 from engine.journal.runs import free_name
 from engine.observe.stalls import StallRule
@@ -92,6 +92,7 @@ class Draft:
     servers: external_servers.Servers | None = None
     builds: tuple[Build, ...]
     configs: dict[str, Config]
+    kernels: tuple[Kernel, ...]
     interim: tuple[InterimAnalysis, ...]
     expected: RunEstimate
 
@@ -107,9 +108,9 @@ class Draft:
 
 def _check(draft: Draft) -> Iterator[str]:
     draft.labels = dict(zip(draft.request.builds, check_names(draft.request), strict=True))
-    yield from block_device.restore_left()  # before the machine is looked at
+    yield from kernel_settings.restore_left()  # before the machine is looked at
     _check_features(draft.request)
-    draft.parts["tunables"] = tuple(guests.check(draft.request))
+    guests.check(draft.request)
     routes.check_reachable(draft.request)
 
 
@@ -145,31 +146,24 @@ def _check_probes(draft: Draft) -> Iterator[str]:
         yield from planstats.contention(int(draft.design.load.plan.record["clients"]))
 
 
-def _apply_settings(draft: Draft) -> Iterator[str]:
+def _apply_settings(draft: Draft) -> Iterable[str]:
     request, changes = draft.request, draft.design.changes
     machine = share(environment.machine(draft.out), request)
     if draft.servers:
         draft.configs = draft.servers.configs
     else:
         draft.configs = server_settings.applied(request, changes, draft.builds, machine, draft.progress)
-    for config in draft.configs.values():
-        guests.check_device(request, config)
-        if HOST in request.kernels:
-            block_device.check(config.device, draft.out)
-    yield from dict.fromkeys(
-        f"config {config.name}: {', '.join(f'{name}={value}' for name, value in config.device)} while a cell runs"
-        for config in draft.configs.values()
-        if config.device
-    )
     draft.expected = draft.design.estimate(request, draft.settings, draft.out, draft.interim)
+    return ()
 
 
 def _boot(draft: Draft) -> Iterator[str]:
     needed, probes = draft.design.cell_bytes(draft.request, draft.settings), draft.design.probes
     machine = environment.machine(draft.out)
-    booted, guest, notices = guests.prepare(draft.request, machine, needed, draft.settings, draft.progress, draft.out)
-    draft.parts |= {"kernels": booted, "guest": guest}
-    for kernel in booted:
+    draft.kernels, draft.parts["guest"], notices = guests.prepare(
+        draft.request, machine, needed, draft.settings, draft.progress, draft.out
+    )
+    for kernel in draft.kernels:
         offered = selection.in_guest(kernel) if probes.choices else None
         lacking = selection.admit(probes, draft.builds, offered, allow_slow=draft.request.allow_slow_probes)
         yield from (f"kernel {kernel.label}: {line}" for line in lacking)
@@ -247,6 +241,7 @@ def _manifest(draft: Draft) -> Manifest:
         interleave="slices" if request.sliced else "cells",
         interim_analyses=draft.interim,
         minutes=request.minutes,
+        kernels=draft.kernels,
         slice_ms=interleaving.slice_ms(request, design.steps),
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,

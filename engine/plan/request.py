@@ -265,15 +265,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         False
     )
     keep: Annotated[bool, about("Keep every cell's cluster instead of removing it.", group=OUTPUT)] = False
-    sched: Annotated[
-        tuple[str, ...],
-        about(
-            "A tunable of the kernel's scheduler, for every cell; restored afterwards on the host.",
-            metavar="NAME=VALUE",
-            repeated=True,
-            group=KERNELS,
-        ),
-    ] = ()
     guest_cpus: Annotated[
         Annotated[int, Meta(ge=1, le=512)] | None,
         about("CPUs of a guest.", metavar="N", unset="as many as this machine has", group=KERNELS),

@@ -14,7 +14,6 @@ from engine.core.model import Build, Manifest, config_key
 from engine.core.record import converted
 from engine.features import with_parts
 from engine.guest import kernels as known_kernels
-from engine.host import scheduler
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
@@ -173,7 +172,6 @@ def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Ca
                 f"kernel '{kernel.label}' has changed since the run began: it is {kernels.release}, was "
                 f"{kernel.release}, or another image; start a new run"
             )
-    scheduler.check_recorded(manifest.tunables)
 
 
 def _check_scripts(manifest: Manifest, request: Request) -> None:

@@ -21,7 +21,7 @@ from engine.core.errors import UserError, unknown
 from engine.core.model import Build, Config
 from engine.core.record import parsed_toml
 from engine.core.text import user_path
-from engine.host import block_device
+from engine.features import knobs
 from engine.host.environment import Machine
 from engine.postgres import setting_kinds
 from engine.system import subprocesses
@@ -86,7 +86,7 @@ def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
     Anything with a slash or ending in .conf or .toml is a file. Raises UserError for an unknown name, an unreadable
     file, an invalid line (file:line), or two configs of one name.
     """
-    configs = tuple(_resolve_one(spec) for spec in specs)
+    configs = tuple(_checked(_resolve_one(spec)) for spec in specs)
     names = [spec.name for spec in configs]
     for name in names:
         if names.count(name) > 1:
@@ -195,6 +195,17 @@ def is_file(spec: str, folder: Path) -> bool:
     return spec not in _built_in() and (named or os.path.isfile(folder / spec))  # noqa: PTH113 (false, however long)
 
 
+def _checked(spec: ConfigSpec) -> ConfigSpec:
+    """A config whose settings of the machine are known and make sense. Raises UserError."""
+    known, where = knobs(), f"{spec.origin}: config '{spec.name}'"
+    for name, value in spec.device:
+        if name not in known:
+            raise UserError(f"{where}: [device] has '{name}'; known: {', '.join(known)}")
+        if not known[name].accepts(value):
+            raise UserError(f"{where}: {name} must be {known[name].values}")
+    return spec
+
+
 def _resolve_one(spec: str) -> ConfigSpec:
     built_in = _built_in()
     if spec in built_in:
@@ -223,7 +234,7 @@ def _from_record(
     if base is not None and not (isinstance(base, str) and base in known):
         raise UserError(f"{where}: extends: {unknown('config', str(base), known)}")
     settings = list(known[base].settings) if base is not None else []
-    inherited = known[base].device if base is not None else ()
+    device = known[base].device if base is not None else ()
     sections: list[tuple[dict[str, int], Any]] = [({}, record.get("settings", {}))]
     for key, bound in (("from", "first"), ("until", "last")):
         tables = record.get(key, {})
@@ -237,7 +248,8 @@ def _from_record(
         for setting, value in _flat(table, where, name):
             settings.append(Setting(setting, _text(value, setting, where), **bounds))
     description = str(record.get("description", f"from {where}"))
-    device = block_device.parsed(record["device"], f"{where}: config '{name}'") if "device" in record else inherited
+    if "device" in record:
+        device = tuple((key, _text(value, key, where)) for key, value in _flat(record["device"], where, name))
     return ConfigSpec(name, description, origin, tuple(settings), device)
 
 

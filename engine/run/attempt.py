@@ -16,7 +16,8 @@ import psycopg
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import Build, Cell, Manifest
-from engine.host import block_device, disk, environment
+from engine.features import knobs
+from engine.host import disk, environment, kernel_settings
 from engine.host.drift import drift
 from engine.postgres.cellserver import CellServer
 from engine.postgres.external_cell import ExternalCell
@@ -127,7 +128,8 @@ class CellAttempt:
 
         def surroundings() -> dict[str, Any]:
             record = environment.record(folder) | ({"client": host.environment()} if host else {})
-            return block_device.without(record, manifest.config(cell.subject).device)
+            device = dict(manifest.config(cell.subject).device)
+            return kernel_settings.without(record, (knob for name, knob in knobs().items() if name in device))
 
         origin: dict[str, Any] = {"environment": surroundings()}
         # The manifest records the host: a guest differs anyway.

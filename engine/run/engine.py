@@ -13,7 +13,8 @@ from types import FrameType
 
 from engine.core.kernel import HOST
 from engine.core.model import Cell, Manifest
-from engine.host import block_device, disk, scheduler
+from engine.features import around_cells
+from engine.host import disk, kernel_settings
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import planned
@@ -82,7 +83,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                 stop.ask("asked to stop")
 
         stop.poll_control = poll_control
-        block_device.restore_left()
+        kernel_settings.restore_left()
         orphans, uid = journal.close_orphans(), unprivileged().uid
         places = {cell.id: (run / "cells" / cell.id, manifest.build(cell.subject.build).bin) for cell in manifest.cells}
         for cell in manifest.cells:
@@ -102,13 +103,10 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                 if stop.reason:
                     break
                 in_guests = all(cell.subject.kernel != HOST for cell in cells)
-                tunables = () if in_guests else manifest.tunables
-                device = () if in_guests else manifest.config(cells[0].subject).device
-                conninfo = connections.get(cells[0].subject.build, "")
+                conninfo, config = connections.get(cells[0].subject.build, ""), manifest.config(cells[0].subject)
                 with (
-                    clearing.watching([places[cell.id] for cell in cells], uid, conninfo, scheduler.values(tunables)),
-                    scheduler.tuned(tunables),
-                    block_device.tuned(device, run),
+                    clearing.watching([places[cell.id] for cell in cells], uid, conninfo),
+                    contextlib.nullcontext() if in_guests else around_cells(manifest.parts, config, run),
                 ):
                     for cell in cells:
                         # Even if clusters are kept: a repeated cell needs the space of the previous one.

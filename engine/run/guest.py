@@ -255,7 +255,6 @@ class GuestAttempt:
         return {
             **{name: getattr(self._kernel, name) for name in named},
             **asdict(self._machine),
-            "tunables": dict(self._manifest.tunables),
             "boot_s": None if self._booted_s is None else round(self._booted_s, 1),
         }
 

@@ -11,14 +11,13 @@ import base64
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.lines import LineChannel, decoded
 from engine.core.record import parsed
-from engine.host import scheduler
+from engine.features import around_cells
 from engine.journal.manifest import manifest_of
 from engine.journal.wire import Wire
 from engine.journal.writer import JournalWriter
@@ -38,8 +37,6 @@ CLOCK_NS = 1_000_000_000
 def main(folder: Path) -> int:
     job = parsed((folder / "job.json").read_bytes(), "job.json")
     manifest = manifest_of(job["manifest"], folder)
-    bare = {key: replace(config, device=()) for key, config in manifest.configs.items()}  # the host limits the disk
-    manifest = replace(manifest, configs=bare)
     cell = next(cell for cell in manifest.cells if cell.id == job["cell"])
     ignore_libpq_variables()
     port, place = os.open(folder / "channel", os.O_RDWR), RUN / "cells" / cell.id
@@ -64,7 +61,7 @@ def main(folder: Path) -> int:
 
     stop.poll_control = hear
     attempt = CellAttempt(place, manifest, cell, stop, commands, RemoteClients(manifest))
-    with scheduler.tuned(manifest.tunables):
+    with around_cells(manifest.parts, manifest.config(cell.subject), RUN):
         attempt.run()
     journal.close()
     _send_files(host, place)

@@ -4,7 +4,7 @@ A signal without a handler, or a fault in a library, can end the engine. The ker
 (`bound_to_engine`); cluster, socket folder, shared memory, control socket, and the database on an external server are
 cleared here. It sleeps on a pipe that only the engine holds open, so it costs nothing until the engine is gone.
 
-    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run, the tunables' old values
+    python -m engine.run.reaper RUN        lines of JSON on standard input: the cells that run
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import engine
 from engine.core.errors import UserError
 from engine.core.lines import LineChannel, LineError, decoded
-from engine.host import block_device, scheduler
+from engine.host import kernel_settings
 from engine.journal.run_lock import held
 from engine.journal.runs import CONTROL
 from engine.postgres.cluster import kill_leftover
@@ -34,17 +34,11 @@ class Reaper:
     pipe: LineChannel
 
     @contextmanager
-    def watching(
-        self,
-        places: Sequence[tuple[Path, Path]],
-        uid: int,
-        conninfo: str = "",
-        tunables: Mapping[str, str] | None = None,
-    ) -> Iterator[None]:
-        """Clear the cells in `places` (folder, bin) and restore `tunables` if the engine ends within."""
+    def watching(self, places: Sequence[tuple[Path, Path]], uid: int, conninfo: str = "") -> Iterator[None]:
+        """Clear the cells in `places` (folder, bin) if the engine ends within."""
         guard: dict[str, str | int] = {"uid": uid, "conninfo": conninfo}
         cells = [{"cell": str(cell.absolute()), "bin": str(bin), **guard} for cell, bin in places]
-        self._send({"cells": cells, "tunables": dict(tunables or {})})
+        self._send({"cells": cells})
         try:
             yield
         finally:
@@ -88,8 +82,7 @@ def main() -> None:
     cells = left["cells"]
     if not cells:
         return
-    scheduler.restore(left["tunables"])
-    block_device.restore_left()  # under its lock: meanwhile another run may have set the same device
+    kernel_settings.restore_left()  # under its lock: meanwhile another run may have set the same ones
     until_s = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
@@ -99,7 +92,7 @@ def main() -> None:
                     if cell["conninfo"]:
                         _clear_attached(Path(cell["cell"]), cell["conninfo"])
                 (run / CONTROL).unlink(missing_ok=True)
-            block_device.restore_left()  # in use until its server had ended
+            kernel_settings.restore_left()  # in use until its server had ended
             return
         except UserError:
             if time.monotonic() > until_s:

@@ -1,7 +1,8 @@
-"""Parts shared by tests that call `bench`."""
+"""Parts shared by tests of the engine."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,17 @@ def bench(new_folder: Callable[[], Path]) -> Iterator[Bench]:
     runner = Bench(new_folder() / "runs")
     yield runner
     runner.stop()
+
+
+@pytest.fixture
+def disk(new_folder: Callable[[], Path]) -> Iterator[Path]:
+    """A folder on a block device of its own, whose settings are nobody else's."""
+    image, folder = new_folder() / "image", new_folder()
+    subprocess.run(["truncate", "-s", "2G", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture

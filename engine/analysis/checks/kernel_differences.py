@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from engine.analysis.cells.run_results import RunResult
 from engine.core.kernel import HOST, Kernel
 from engine.core.model import Subject
+from engine.features import conditions
 
 NAMED = 8  # options of a configuration to list
 
@@ -37,8 +38,8 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
         if len(images) > 1:
             releases = " and ".join(sorted({f"{release} {words}".strip() for release, _, _, words in images}))
             reasons_of[f"kernel {label} is not the same in all runs: {releases}"] = None
-    if len({run.manifest.tunables for run in runs_of}) > 1:
-        reasons_of["the scheduler's tunables (--sched) are not the same in all runs"] = None
+    if len({conditions(run.manifest.parts) for run in runs_of}) > 1:
+        reasons_of["settings of the kernel are not the same in all runs"] = None
     return list(reasons_of)
 
 
@@ -53,9 +54,8 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
         memory = f"{machine.memory_mb} MB{' of huge pages' if machine.huge_pages else ''}"
         how = f"{machine.accelerator}, {cpus}, {memory}, {machine.disk}, {machine.share}, {machine.emulator}"
         yield "guest", not machine.emulated and len(machines) == 1, how
-    tunables = dict.fromkeys(pair for run in runs for pair in run.manifest.tunables)
-    if tunables:
-        yield "scheduler", True, ", ".join(f"{name}={value}" for name, value in tunables)
+    if pairs := dict.fromkeys(pair for run in runs for pair in conditions(run.manifest.parts)):
+        yield "settings", True, ", ".join(f"{name}={value}" for name, value in pairs)
     if ours and theirs and base.kernel != subject.kernel:
         yield "provenance", *_provenance(ours[0], theirs[0])
         yield "configuration", True, difference(ours[0], theirs[0])

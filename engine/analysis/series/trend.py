@@ -31,6 +31,7 @@ from engine.core.kernel import HOST
 from engine.core.model import Build
 from engine.core.record import converted
 from engine.core.version import order_of
+from engine.features import conditions
 from engine.host.drift import value
 from engine.journal.runs import runs_in
 from engine.results.comparison import WorkloadSummary
@@ -292,7 +293,7 @@ def _series(result: RunResult, cell: CellResult) -> str:
         None if subject.kernel == HOST else (manifest.guest, manifest.kernel(subject.kernel)),
         comparability.measured_in(result),
         manifest.route.words,
-        manifest.tunables,
+        conditions(manifest.parts),
         *cpu,
         value(manifest.environment, "memory", "total_bytes"),
     )

@@ -20,13 +20,12 @@ from engine.guest import kernels, store_image, tools
 from engine.guest.machine import Guest, Job
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
-from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
+from tests.support.benchcall import Bench, nothing_left, wait_for
 
 pytestmark = [pytest.mark.outside, pytest.mark.timeout(900)]
 UNDER = ("6.1-distro", "6.12-distro")
 VARIED = "6.1-distro-preempt-full"  # the first of them, with a parameter
 BOOT_S = 400.0
-AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 GUEST = ("--accelerator", "tcg", "--guest-pin", "0", "--guest-memory", "1GB")
 SWEEP = ("--workload", "pgbench-select", "--clients", "1,2", "--seconds", "2", "--pgbench-scale", "1", "--repeats", "1",
          "--warmup-seconds", "0", "--set", "shared_buffers=32MB", "--probes", "runq")  # fmt: skip
@@ -148,14 +147,3 @@ def test_a_kernel_that_panics_says_so(tmp_path: Path) -> None:
     guest = booted(panic, GuestMachine("tcg", 1, 512, "tmpfs", 64, programs.version), programs, tmp_path)
     assert guest.ending(None).startswith("the guest's kernel panicked | ")
     assert "Kernel panic - not syncing: sysrq triggered crash" in guest.ending(None)
-
-
-def test_tunables_are_restored_when_the_engine_is_killed(bench: Bench, label: str) -> None:
-    before = AUTOGROUP.read_text().strip()
-    other = "0" if before == "1" else "1"
-    bench.detached("--pg", label, "--sched", f"autogroup_enabled={other}", *LONG)
-    bench.await_step("l.i1")
-    assert AUTOGROUP.read_text().strip() == other
-    os.kill(bench.engine_pid(), signal.SIGKILL)
-    wait_for(lambda: AUTOGROUP.read_text().strip() == before, "the tunable to be as it was")
-    nothing_left(bench)

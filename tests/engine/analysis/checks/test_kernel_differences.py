@@ -11,6 +11,7 @@ import pytest
 from engine.analysis.answer.compare import compare
 from engine.core.kernel import GuestMachine, Kernel
 from engine.core.model import Cell
+from engine.features.scheduler import Part
 from engine.results.comparison import Comparison
 from tests.support.journal import ENVIRONMENT, make_run
 
@@ -67,9 +68,9 @@ def test_one_label_must_be_one_kernel_in_all_runs(tmp_path: Path) -> None:
     newer = replace(NEW, release="6.12.90", digest="d3")
     paths = [
         make_run(tmp_path / name, builds=("16.3",), under=("6.1", "6.12"), kernels=(OLD, kernel), guest=MACHINE,
-                 environments=of_cell, tunables=tunables)
+                 environments=of_cell, parts={"scheduler": Part(tunables)})
         for name, kernel, tunables in (("a", NEW, ()), ("b", newer, (("nr_migrate", "8"),)))
     ]  # fmt: skip
     reasons = found(compare(paths)).reasons
     assert "kernel 6.12 is not the same in all runs: 6.12.87 and 6.12.90" in reasons
-    assert "the scheduler's tunables (--sched) are not the same in all runs" in reasons
+    assert "settings of the kernel are not the same in all runs" in reasons

@@ -1,0 +1,144 @@
+"""Settings of this machine's kernel, in files below /proc and /sys: set temporarily, then restored.
+
+The previous values are kept in a file locked by the engine. If neither the engine nor its reaper (`engine.run.reaper`)
+restored them, the next start does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.core.errors import UserError
+
+# Of all files, those that are ever restored.
+PLACES = re.compile(
+    r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/\w+|/sys/kernel/(mm/\w+/enabled|debug/sched/\w+)"
+    r"|/proc/sys/(vm/\w+|kernel/sched_\w+)"
+)
+CHOSEN = re.compile(r"\[(\w+)\]")  # of the words in a file, the one that holds
+LEFT = Path("/run/pgbed")  # a boot clears it, and resets the kernel
+DEBUGFS = Path("/sys/kernel/debug")
+
+Settings = Mapping[str, tuple[Path, str]]  # file and value, by the name that messages show
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A setting that a config may have; `section` and `name` are where the environment has it."""
+
+    section: str
+    name: str
+    numbers: range = range(0)
+    words: tuple[str, ...] = ()
+
+    def accepts(self, text: str) -> bool:
+        return text in self.words or (re.fullmatch("[0-9]{1,8}", text) is not None and int(text) in self.numbers)
+
+    @property
+    def values(self) -> str:
+        words = f"one of {', '.join(self.words)}"
+        return words if self.words else f"a whole number from 0 to {self.numbers[-1]}"
+
+
+def without(environment: Mapping[str, Any], knobs: Iterable[Knob]) -> dict[str, Any]:
+    """An environment's record without a config's settings: these are part of the config, not drift."""
+    remaining = dict(environment)
+    for knob in knobs:
+        remaining[knob.section] = {**(remaining.get(knob.section) or {}), knob.name: None}
+    return remaining
+
+
+def check(settings: Settings) -> None:
+    """Raise UserError for a file that this machine does not have, or that this user may not write."""
+    for name, (file, _) in settings.items():
+        try:
+            file.open("r+").close()
+        except FileNotFoundError:
+            mounted = not file.is_relative_to(DEBUGFS) or any(DEBUGFS.iterdir())
+            why = f"this machine has no {file}" if mounted else f"mount -t debugfs debugfs {DEBUGFS} provides {file}"
+            raise UserError(f"{name}: {why}") from None
+        except OSError as error:
+            raise UserError(f"{name}: {file}: {error.strerror}; start bench as root") from None
+
+
+@contextmanager
+def changed(settings: Settings) -> Iterator[None]:
+    """Set files within the block. Raises UserError if the kernel refuses a value, or another run has set such files."""
+    check(settings)
+    with _restored({str(file): _read(file) for file, _ in settings.values()}):
+        for name, (file, value) in settings.items():
+            try:
+                file.write_text(value)
+            except OSError as error:
+                raise UserError(f"{name}={value}: {file} refused: {error.strerror}") from None
+            if (now := _read(file)) != value:  # of huge pages the kernel gives those that it finds
+                raise UserError(f"{name}={value}: {file} is {now}, which is all that the kernel could give")
+        yield
+
+
+@contextmanager
+def _restored(before: Mapping[str, str]) -> Iterator[None]:
+    """Write values back after the block; they are recorded within. Raises UserError if another run has changed them."""
+    with ExitStack() as opened:
+        if before:
+            LEFT.mkdir(mode=0o700, exist_ok=True)
+        for owner in sorted({Path(path).parts[3] for path in before}):
+            file = opened.enter_context((LEFT / f"settings-{owner}.json").open("a"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another run has changed settings of {owner}: wait until it ends") from None
+            if os.fstat(file.fileno()).st_nlink == 0:
+                raise UserError(f"another run has just restored the settings of {owner}: start again")
+            file.truncate(0)
+            json.dump({path: value for path, value in before.items() if Path(path).parts[3] == owner}, file)
+            file.flush()
+            opened.callback(Path(file.name).unlink, missing_ok=True)
+        try:
+            yield
+        finally:
+            restore(before)
+
+
+def restore(before: Mapping[str, str]) -> None:
+    """Write values back to their files, and to no others."""
+    for path, value in before.items():
+        if PLACES.fullmatch(path) and re.fullmatch(r"\w{1,18}", value):
+            with suppress(OSError):
+                Path(path).write_text(value)
+
+
+def restore_left(folder: Path = LEFT) -> list[str]:
+    """Restore what dead engines left behind; return a line for each restored value."""
+    lines = []
+    for file in sorted(folder.glob("settings-*.json")) if _is_ours(folder) else ():
+        with suppress(OSError, ValueError), file.open("r+") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
+            before = json.load(opened)
+            values = {str(path): str(value) for path, value in before.items()} if isinstance(before, dict) else {}
+            restore(values)
+            lines += [f"restored {path} to {value}, as a run before had left it" for path, value in values.items()]
+            file.unlink()
+    return lines
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() == 0 and not status.st_mode & 0o022 and folder.is_dir()
+
+
+def _read(file: Path) -> str:
+    text = file.read_text(errors="replace").strip()
+    chosen = CHOSEN.search(text)
+    return chosen[1] if chosen else text
