@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -12,20 +13,29 @@ import pytest
 
 from engine import features
 from engine.analysis.answer.compare import compare
+from engine.core.errors import UserError
 from engine.core.model import Manifest
 from engine.journal.manifest import read_manifest
+from engine.journal.writer import JournalWriter
 from engine.plan.prepare import prepare
 from engine.plan.request import Request, request_of, request_options
+from engine.postgres import configs
 from engine.report.render import to_json
+from engine.run.control import Commands
+from engine.run.guest import GuestAttempt
+from engine.run.stop import Stop
 from tests.conftest import unpacked
+from tests.engine.analysis.checks.test_kernel_differences import MACHINE, NEW, OLD
 from tests.engine.features.counters.test_counters import with_pmu
-from tests.support.benchcall import Bench
+from tests.support import noting_feature
+from tests.support.benchcall import SMALL, Bench
 from tests.support.journal import make_run
 from tui.compare import explanation
 from tui.compare.comparison_table import RowKey
 from tui.glyphs import SETS
 from tui.launch import plan_fields
 from tui.launch.choices import Choices
+from workloads.api.options import options_of
 
 REGISTERED = {"PGBED_FEATURES": "tests.support.toy_feature"}
 
@@ -70,16 +80,45 @@ def test_launch_offers_the_options_of_all_features(monkeypatch: pytest.MonkeyPat
     assert plan.entries()["greeting"] == "hi" and request_of(plan.entries()) == plan
 
 
+def test_each_hook_of_a_feature_is_entered(
+    bench: Bench, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGBED_FEATURES", "tests.support.noting_feature")
+    monkeypatch.setenv("HOOKS", str(notes := tmp_path / "hooks"))
+    assert bench("run", "--pg", label, "--steps", "l.i0", "--repeats", "1", *SMALL).returncode == 0
+    of_run = notes.read_text().split()
+    assert of_run.count("around_cells") == 1 and of_run.index("around_cells") < of_run.index("around_step")
+    (bench.run / "journal.db").unlink()
+    resumed = bench("resume")
+    assert resumed.returncode == 0, resumed.stderr
+    compare([make_run(tmp_path / "guests", builds=("16.3",), under=("6.1", "6.12"), kernels=(OLD, NEW), guest=MACHINE)])
+    manifest = read_manifest(tmp_path / "guests")
+    with JournalWriter.open(tmp_path / "guests") as journal:
+        folder = tmp_path / "guests" / "cells" / manifest.cells[0].id
+        list(GuestAttempt(folder, manifest, manifest.cells[0], Stop(), Commands(journal))._needed())
+    assert set(notes.read_text().split()) == {*noting_feature.HOOKS}
+
+
+def offered(counted: Path) -> set[str]:
+    """Options, entries of configs, and sections of a comparison that depend on the features."""
+    sections = {section.key for section in compare([counted]).sections}
+    return {option.name for option in request_options()} | {*features.knobs()} | sections
+
+
 @pytest.mark.parametrize("left_out", features.REGISTRY)
 def test_each_feature_can_be_taken_away(
     left_out: str, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded, name = unpacked("two-builds", tmp_path / "run"), left_out.rpartition(".")[2]
+    recorded, feature = unpacked("two-builds", tmp_path / "run"), import_module(left_out).FEATURE
     counted = make_run(tmp_path / "counted", change=with_pmu)
-    complete, before = to_json(compare([recorded])), {section.key for section in compare([counted]).sections}
+    comparison, before = to_json(compare([recorded])), offered(counted)
     monkeypatch.setattr(features, "REGISTRY", [module for module in features.REGISTRY if module != left_out])
-    assert to_json(compare([recorded])) == complete
-    assert before - {section.key for section in compare([counted]).sections} == {name}
+    assert to_json(compare([recorded])) == comparison
+    gone = {option.name for option in options_of(feature.options)} | {*feature.knobs}
+    assert gone and before - offered(counted) == gone | (before & {feature.name})
+    for config in ("readahead-0",) if feature.knobs else ():
+        with pytest.raises(UserError, match=r"\[device\] has 'read_ahead_kb'; known: $"):
+            configs.resolve([config])
     manifest = prepare(request_of({"builds": [label]}), tmp_path, print).manifest
-    assert name not in manifest.parts and "parts" not in manifest.record()
-    assert read_manifest(recorded).parts.keys() == manifest.parts.keys()
+    assert not {*feature.part.__struct_fields__} & manifest.record().keys() and "parts" not in manifest.record()
+    assert feature.name not in manifest.parts and read_manifest(recorded).parts.keys() == manifest.parts.keys()
