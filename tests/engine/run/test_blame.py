@@ -119,8 +119,8 @@ def test_a_slow_statement_stalls_if_blocked_not_if_asleep(
     try:
         wait_for(lambda: len(stalls(bench, step)) == 1, "the first stall to be seen")
     finally:
+        went_on_ns = time.monotonic_ns()
         os.kill(backend, signal.SIGCONT)
-    went_on_ns = time.monotonic_ns()
     (first,) = wait_for(lambda: ended_stalls(bench, step), "its end")
     assert first.data["trigger"] == "blocked" and first.data["causes"][0]["name"] == "stopped"
     assert first.started_ns <= stopped_ns and (first.ended_ns or 0) >= went_on_ns

@@ -103,9 +103,9 @@ def test_the_planted_plan_change_precedes_the_ratios(bench: Bench, labels: tuple
 
 def test_a_statement_that_outlasts_slices_has_its_own_time(bench: Bench) -> None:
     cells = json.loads(bench("compare", "--json").stdout)["cells"]
-    assert {cell["step"] for cell in cells if cell["times_s"]} == {"outlasts_slices"}
+    assert not any(cell["times_s"] for cell in cells if cell["step"] == "version")
     assert set(bench.bound("outlasts_slices")) == {1}, "the servers have the same CPU"
-    for cell in (cell for cell in cells if cell["times_s"]):
+    for cell in (cell for cell in cells if cell["step"] == "outlasts_slices"):
         assert len(cell["times_s"]) == cell["ops"] > 1
         assert cell["slices"] > len(cell["times_s"]) and cell["rate_per_s"] == pytest.approx(
             cell["ops"] / sum(cell["times_s"]), rel=0.1
