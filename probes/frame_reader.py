@@ -3,7 +3,7 @@
 The scripts' maps are cumulative and each burst is framed by `tick` and `tock`; the reader subtracts. A script forgets
 threads some seconds after their end, and so does the reader; to drop their buckets, it occasionally empties its
 histograms in a burst, after printing them, and says `emptied`. A burst without its `tock` is dropped and its counts
-show in the next frame. A burst that bpftrace reached late, for want of a CPU, holds what was counted until then, and
+show in the next frame. A burst that bpftrace reached late, for want of a CPU, holds counts until then, and
 its frame ends there. Output after the last `tock` (the dump at exit) is ignored.
 """
 

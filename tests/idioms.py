@@ -54,6 +54,9 @@ def complaints(home: Path) -> Iterator[str]:
         for path in sorted((home / package).rglob("*")):
             if path.suffix == ".py" or path.suffix in TEXT:
                 yield from (f"{path.relative_to(home)}:{line}: {why}" for line, why in strict_reads(path))
+                yield from (
+                    f"{path.relative_to(home)}:{line}: {text!r} names no thing" for line, text in headless(path)
+                )
                 for line, text in pieces(path):
                     for match in FOUND.finditer(text):
                         word = match[0].lower()
@@ -73,6 +76,21 @@ def manual(home: Path) -> Iterator[str]:
             continue
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             yield from (f"{path.relative_to(home)}:{number}: {match[0]!r}" for match in MANUAL.finditer(line))
+
+
+HEADLESS = re.compile(
+    r"(?:(?:^|(?<=[.:;#/-] ))What\b|\b(?:of|by|with|from|in|to|than|after|behind|but|all|for|at|on|less|and|as) what\b"
+    r"(?! to\b)|\b[Ww]hat (?:is|was|are|were)\b)(?![^.]*\?)"
+)
+
+
+def headless(path: Path) -> Iterator[tuple[int, str]]:
+    """The places in docstrings and comments where "what" stands for a thing that has a name; questions may have it."""
+    for line, text in pieces(path) if path.suffix not in (".html", ".css") else ():
+        for match in (
+            HEADLESS.finditer(text.lstrip('"')) if path.suffix != ".py" or text.startswith(("#", '"""')) else ()
+        ):
+            yield line + text.count("\n", 0, match.start()), match[0]
 
 
 def strict_reads(path: Path) -> Iterator[tuple[int, str]]:

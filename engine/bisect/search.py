@@ -1,4 +1,4 @@
-"""A search for the commit that made a step slower: what to measure next, and what follows.
+"""A search for the commit that made a step slower: what to measure next, and the conclusion.
 
 The search has its own folder below --out, with a run for each measured commit and the results in `bisect.json`, which
 suffices to resume.

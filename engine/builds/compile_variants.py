@@ -53,7 +53,7 @@ def variant(word: str) -> Variant:
             raise UserError(f":{word}: expected compiler flags, as in :CFLAGS=-march=native")
         return Variant(cflags=flags)
     if LAYOUT.fullmatch(word):
-        return Variant()  # linked of what the other variants make: see `engine.builds.derivation`
+        return Variant()  # linked of objects of the other variants: see `engine.builds.derivation`
     if word not in VARIANTS:
         raise unknown_variant(word)
     return VARIANTS[word]

@@ -53,7 +53,7 @@ class Folder:
 class Change:
     """Changes to a derivation: `tarball` holds builtins.fetchurl's arguments, `record` is merged into build.json.
 
-    `env` is added to the environment, behind what a variable holds; `inputs` are the derivations, with an output each,
+    `env` is added to the environment, behind a variable's value; `inputs` are the derivations, with an output each,
     that it leads to; `native`: it compiles for this machine only, as it does with flags that say so.
     """
 

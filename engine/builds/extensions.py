@@ -54,7 +54,7 @@ class _ExtensionTable:
 def check(build: str, word: str, major: int, compiled: bool) -> None:
     """Check an extension as a label names it (NAME, or NAME=PATH of a tree). Raises UserError; builds nothing.
 
-    `build` is for messages; `compiled`: the server is compiled here, and what extensions are built with is kept.
+    `build` is for messages; `compiled`: the server is compiled here, and its build inputs are kept for extensions.
     """
     name, is_tree, path = word.partition("=")
     if not is_tree and name in CONTRIB:

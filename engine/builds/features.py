@@ -80,7 +80,7 @@ def check_demands(demands: Sequence[str], builds: Sequence[Build]) -> None:
 def _check_collations(demands: Sequence[str], builds: Sequence[Build]) -> None:
     """Raise UserError for a collation of ICU that a build lacks, or of the C library that this machine lacks.
 
-    initdb makes collations of what `locale -a` lists, by these names and without their encodings.
+    initdb makes collations of the locales that `locale -a` lists, by these names and without their encodings.
     """
     for demand in demands:
         what, _, rest = demand.partition(" ")

@@ -125,7 +125,7 @@ def _check_open(account: Account, shown: Path, repository: Repository, template:
 
 
 def _lent(account: Account) -> bool:
-    """Whether the account is lent the right to read all files: to what is root's only root may have access."""
+    """Whether the account is lent the right to read all files: only root may have access to files of root."""
     return account.switch and account == unprivileged() and may_read_all()
 
 

@@ -39,7 +39,7 @@ _CONNECTION_URI = re.compile(r"\s*postgres(ql)?:", re.I)
 _PASSWORD = re.compile(r"://[^@]*:[^@]*@|(?:^|[?&\s])(?:ssl)?password\s*=", re.I)
 _SLUG_CHARS = 40
 # A connection string that may go on after a comma: a URI whose hosts, or whose values after `?`, have not ended, and a
-# keyword that takes a list. What may follow is not a release.
+# keyword that takes a list. A word that may follow is not a release.
 _OPEN = re.compile(r"postgres(ql)?:(//)?([^/?]*|[^?]*\?.*)|(.*\s)?(host|hostaddr|port)\s*=\s*[^\s=]*", re.I | re.DOTALL)
 _RELEASE = re.compile(r"\d{1,2}(\.\d{1,2}|(alpha|beta|rc)\d+)([-+:].*)?")
 
@@ -197,7 +197,7 @@ def _is_extension(word: str) -> bool:
 
 
 def _tree_and_extensions(text: str) -> tuple[str, tuple[str, ...]]:
-    """A folder's name can have a `+`: what is there as it is written takes precedence."""
+    """A folder's name can have a `+`: a folder that exists as it is written takes precedence."""
     place, *words = text.split("+")
     if not all(map(_is_extension, words)) or user_path(text).exists():
         return text, ()

@@ -1,7 +1,7 @@
 """Nix's progress while it builds: a reader of `--log-format internal-json`, which Nix has since 2.4.
 
 Each line is a message, or the start, a result, or the end of an activity; numbers stand for kinds, as in Nix's
-logging.hh. What a builder prints is the result of its build's activity, so it is never mistaken for Nix's own words.
+logging.hh. The output of a builder is the result of its build's activity, so it is never mistaken for Nix's own words.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _BRANCH = re.compile(r"(master|main|trunk|head|devel)|(?:postgresql-?)?(\d\d)[-_
 _STABLE = re.compile(r"(?:origin/)?REL_?(\d\d)_STABLE", re.I)
 _NEWEST = re.compile(r"(?:(?:postgres|postgresql|pg)[:@ ])?(latest|newest|current|stable|lts)", re.I)
 # A word for PostgreSQL or its tags, up to three numbers, a pre-release, and a suffix: of an image (-alpine), of a
-# distribution's package (-1.pgdg120+1), or of what `postgres --version` and `SELECT version()` report.
+# distribution's package (-1.pgdg120+1), or of the output of `postgres --version` and `SELECT version()`.
 _TYPED = re.compile(
     r"(?:refs/tags/|(?:docker\.io/)?library/)?(?:postgresql|postgres|pgsql|psql|pg|release|rel|version|v)?"
     r"(?:\s*\(postgresql\))?[\s:@_/-]*v?"

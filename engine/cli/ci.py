@@ -127,7 +127,7 @@ def _revisions(base: str | None, head: str, repo: Path) -> tuple[CiSide, CiSide]
 
 
 def _lacking() -> str:
-    """A line on what this machine does not have and the comparison therefore lacks."""
+    """A line on the parts of the comparison that this machine cannot measure."""
     missing = [
         what
         for what, there in (
@@ -183,7 +183,7 @@ def _measure(
 def _fitting(
     sides: tuple[CiSide, CiSide], steps: list[str], minutes: float, folder: Path
 ) -> tuple[dict[str, Any], str]:
-    """The plan that fits into memory, disk and time, and a line on what it leaves out of the whole one.
+    """The plan that fits into memory, disk and time, and a line on the parts that it leaves out.
 
     Raises UserError if not even the smallest fits.
     """

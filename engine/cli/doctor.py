@@ -1,4 +1,4 @@
-"""`bench doctor`: check this machine for sources of noise, and for what runs need."""
+"""`bench doctor`: check this machine for sources of noise, and for programs that runs need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MARKS: dict[Status, tuple[str, str]] = {  # in the order of the rows
 @click.option("--probes", is_flag=True, help="Check only what the probes need.")
 @JSON
 def doctor(out: Path, probes: bool, as_json: bool) -> None:
-    """Check this machine for sources of noise: what was found, why it matters, and how to fix it.
+    """Check this machine for sources of noise: each finding, why it matters, and how to fix it.
 
     Exits with 1 when a check failed.
     """

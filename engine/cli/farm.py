@@ -50,7 +50,7 @@ def farm(plan: Path, blocks: int, again: bool, to: Path, builders: str | None, a
     A block is a run of all the plan's subjects on one machine, so that no pair spans two. Builders that offer the
     feature `benchmark` take them; give each 1 job at a time. A builder tells which machine it is by the file
     /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows (extra-sandbox-paths in its nix.conf), else by the
-    id of its boot. What was measured before is in the Nix store and not measured again without --again.
+    id of its boot. An earlier measurement is in the Nix store and not measured again without --again.
     """
     from engine.farm.block_plan import block_plan
     from engine.farm.blocks import derive, link, realise

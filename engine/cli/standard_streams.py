@@ -34,7 +34,7 @@ class _Output(io.FileIO):
 
 
 def prepare() -> None:
-    """Open what is closed, so that no file gets its number, and let errors of standard output name it.
+    """Open closed streams, so that no file gets its number, and let errors of standard output name it.
 
     Raises UserError if standard output is closed.
     """
@@ -55,7 +55,7 @@ def prepare() -> None:
 
 
 def settle(code: int) -> int:
-    """The exit code, after what cannot be written is given up: the interpreter would end with another one for it."""
+    """The exit code, after giving up text that cannot be written: the interpreter would end with another one for it."""
     try:
         sys.stdout.flush()
     except NotRead:

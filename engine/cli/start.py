@@ -284,7 +284,7 @@ def _await_end(
 
 
 def _doing(run: Path, since_ns: int) -> str:
-    """The engine's latest report of what it waits for."""
+    """The latest report of the engine on its waiting."""
     with suppress(UserError), JournalReader(run) as reader:
         reports = [event for event in reader.events(kinds=("progress",)) if event.started_ns >= since_ns]
         return str(reports[-1].data.get("text")) if reports else ""

@@ -57,7 +57,7 @@ def trend(
     bench compare withholds a verdict. A change is reported with the builds before and after it; if it is for the worse
     and git knows both, also with the command bench bisect that finds the commit. At most one in twenty folders without
     a change shows one, over all series, as long as the correlation of neighbouring points is at most 0.5. A level has
-    three points or more. What was read is cached in the file .pgbed-trend of each folder.
+    three points or more. Figures are cached in the file .pgbed-trend of each folder.
     """
     from engine.analysis.cells.compared_cells import METRICS
     from engine.analysis.series import trend as trends

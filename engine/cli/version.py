@@ -1,4 +1,4 @@
-"""The text of `bench --version`: the version, the revision, and what servers are built of."""
+"""The text of `bench --version`: the version, the revision, and the package set that servers are built of."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def watch(folder: Path, cell: str | None, step: str | None, **how: Any) -> None:
 def resume(folder: Path, plain: bool, **how: Any) -> None:
     """Continue a run of yours that was stopped, or whose engine died. Finished cells are kept.
 
-    In slices the pair that was under way is run again as a whole; what was recorded of it stays, and is not counted.
+    In slices the pair that was under way is run again as a whole; its earlier record stays, and is not counted.
     """
     from engine.cli import start
 

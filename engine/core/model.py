@@ -173,7 +173,7 @@ class ExternalServers:
 class Manifest:
     """Everything decided before the first cell, and its basis: `manifest.json`.
 
-    `workload` is the JSON form of what `workloads` planned (name, generation, scale, clients, steps, options).
+    `workload` is the plan of `workloads` as JSON (name, generation, scale, clients, steps, options).
     `configs` maps "config/build" to the settings as applied to that build.
     """
 

@@ -28,7 +28,7 @@ _BY_TYPE = {
     "IO": "io",
     "Client": "client",
 }
-# What was an LWLock in one version is another type in the next.
+# An LWLock of one version is another type in the next.
 _BY_EVENT = {
     "LWLock:buffer_content": "buffer",
     "LWLock:BufferContent": "buffer",

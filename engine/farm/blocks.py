@@ -1,7 +1,7 @@
 """Derivations of blocks, and their realisation by Nix on whichever builder takes them, with Nix 2.8 and later.
 
 Nix copies a block's inputs to a builder and its run folder back. A block whose builder died is tried again; one
-that failed on its own is not. What is in the store already is not measured again.
+that failed on its own is not. A block whose result is in the store is not measured again.
 """
 
 from __future__ import annotations

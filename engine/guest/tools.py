@@ -1,4 +1,4 @@
-"""The programs that a guest needs on this machine: qemu, a static busybox, and what formats a disk.
+"""The programs that a guest needs on this machine: qemu, a static busybox, and mkfs for its disk.
 
 Environment:
     PGBED_GUEST_TOOLS   the derivation of a folder with them in bin/; set by the `bench` wrapper over nixpkgs

@@ -17,7 +17,7 @@ REFUSED = {  # with no entries asked for, a kernel that allows it says EINVAL
 
 
 def refusal(account: Account) -> str:
-    """The reason why a server of this account may not use io_uring, and what would change it; empty if it may."""
+    """The reason why a server of this account may not use io_uring, and the remedy; empty if it may."""
     disabled = DISABLED.read_text(errors="replace").strip() if DISABLED.exists() else "0"
     allowed = GROUP.read_text(errors="replace").strip() if GROUP.exists() else "-1"
     if disabled == "2" or (disabled == "1" and allowed != str(account.gid)):

@@ -69,13 +69,13 @@ CREATE TABLE role_second (
     response BLOB,                         -- the same from the intended start, rate-limited roles only
     backend_cpu_ns INTEGER, backend_runq_ns INTEGER, backend_switches INTEGER,
     backend_read_bytes INTEGER,
-    backend_write_bytes INTEGER,           -- made dirty less what was cancelled; can be negative
+    backend_write_bytes INTEGER,           -- made dirty less those cancelled; can be negative
     client_cpu_ns INTEGER, client_runq_ns INTEGER, client_switches INTEGER,
     wait_event TEXT,                       -- type:event of pg_stat_activity at t_ns
     PRIMARY KEY (t_ns, role_id)
 ) WITHOUT ROWID;
 
--- What became of a role's transactions in an interval, where not all ended in time at the first try.
+-- Outcomes of a role's transactions in an interval, where not all ended in time at the first try.
 CREATE TABLE role_outcome (
     role_id INTEGER NOT NULL REFERENCES role,
     t_ns INTEGER NOT NULL,                 -- end of the interval, as in role_second
@@ -83,7 +83,7 @@ CREATE TABLE role_outcome (
     PRIMARY KEY (role_id, t_ns)
 ) WITHOUT ROWID;
 
--- What the server processes of a role's connections were seen waiting for, at `samples` moments of an interval,
+-- Waits of the server processes of a role's connections, as seen at `samples` moments of an interval,
 -- chosen by chance: ten a second, fewer where there are many connections (engine.observe.wait_samples). Of a server
 -- in slices they lie in its own turns.
 CREATE TABLE wait_second (

@@ -1,7 +1,7 @@
 """The signature of a run folder: this user began the run, on this machine, in this very folder.
 
 Servers, programs and scripts that a manifest names are executed, so an engine acts only on a signed manifest. The
-signature is keyed BLAKE2b over its bytes and what they are bound to, with a key that the user's first run creates.
+signature is keyed BLAKE2b over its bytes and the run they are bound to, with a key that the user's first run creates.
 Every command reads a run that was edited, copied or moved to another machine, but none continues it.
 """
 

@@ -1,4 +1,4 @@
-"""Totals of a step, by role and overall, and what follows at once: operations, times, the SLA."""
+"""Totals of a step, by role and overall, and figures derived from them: operations, times, the SLA."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class StepTotals:
     without any. In a step `apart` the server took no part. An external server has no `server_*`, host, device, cluster
     or memory. `counters` are perf events
     by role, where `server` is all server processes without a connection, see `engine.core.perf_events`;
-    `counters_note` says what was not counted, and why. `spill_over_ns` is CPU time used in the step by servers up
+    `counters_note` names events not counted, and why. `spill_over_ns` is CPU time used in the step by servers up
     beside this one, 0 if they stood still; None if there are no others, or in
     slices, each of which has its own. `pages_read` are of 8 kB, by pg_stat_io from the page cache or the device,
     `reads` the calls to the kernel for them (from 18 on), and `read_ms` is the time that this took, if it was tracked

@@ -2,7 +2,7 @@
 
 A score, 0 to 1, is the fraction of the stall that a cause explains. Direct causes are what the backend was seen doing:
 stopped, waiting for a lock, for WAL, for storage, for a CPU, for its client, or running. They score their share of the
-stall. External causes (a checkpoint, a vacuum) score their overlap, and more if the backend waited for what they use;
+stall. External causes (a checkpoint, a vacuum) score their overlap, and more if the backend waited for the same thing;
 one that explains all of it ranks above the wait that it causes (`DIRECT`), because it answers the next question.
 """
 

@@ -1,6 +1,6 @@
 """The connections of a step, read together once a second: their counters, processes and stalls.
 
-There may be hundreds, so that even the smallest work per connection adds up. What is read of them are therefore rows of
+There may be hundreds, so that even the smallest work per connection adds up. Readings of them are therefore rows of
 arrays.
 """
 

@@ -32,7 +32,7 @@ class StallSnapshot:
     stack: UserStack | None = None
 
     def record(self) -> dict[str, Any]:
-        """Stacks are innermost first; `blocked_by` are the holders of the lock and what they were doing."""
+        """Stacks are innermost first; `blocked_by` are the holders of the lock and their activity."""
         notes = [*self.notes, *self.backend.notes, *(f"client: {note}" for note in self.client.notes)]
         if self.stack is not None and self.stack.note:
             notes.append(self.stack.note)

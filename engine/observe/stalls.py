@@ -65,7 +65,7 @@ class Stall:
     `started_ns` is when the statement in flight was sent, or the start of the first slow second, or of being blocked.
     `ending_ns` is its end if the working seconds since then are followed by more. `duration_s` runs to either, or to
     the latest call. `depth` is the lowest rate over the median, 0 (no progress) to 1. `missed_rows` is median x
-    duration - what was done, both in what the role's rate counts: rows, or statements of roles such as query. The
+    duration - the work done, both in units of the role's rate: rows, or statements of roles such as query. The
     engine fills `causes`, likeliest first.
     """
 
@@ -341,7 +341,7 @@ class Detector:
             self._asked, p99_us = True, self._quantile_us(0.99)
             if p99_us is not None:
                 self._limit_ns = max(self._floor_ns, int(self.rule.in_flight_p99_factor * p99_us * 1000))
-        # Without a percentile, only a low rate shows a stall, and then what is old in it.
+        # Without a percentile, only a low rate shows a stall, and then an old statement in it.
         is_slow = self.stall is not None and self.stall.trigger == "rate"
         limit_ns = self._floor_ns if self._limit_ns is None and is_slow else self._limit_ns
         return limit_ns is not None and in_flight_ns > limit_ns

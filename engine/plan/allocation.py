@@ -7,7 +7,7 @@ proportion, as each further pair costs its clusters, loads and index builds once
 pairs are to come, and open steps are as long as planned.
 
 Steps that others depend on, and steps of a given work, are the same in all pairs. Lengths follow from earlier widths
-only, never from a ratio: to measure longer where it seems to differ would choose what is found. That a known step is
+only, never from a ratio: to measure longer where it seems to differ would choose the result. That a known step is
 left out does depend on its ratio; interim analyses pay for that.
 """
 
@@ -44,7 +44,7 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The time left, and what a pair takes: besides its open steps, and for each second of theirs on one server."""
+    """The time left, and the time of a pair: besides its open steps, and for each second of theirs on one server."""
 
     left_s: float  # infinite without a limit
     besides_s: float

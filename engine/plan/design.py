@@ -36,7 +36,7 @@ SERVER_S = 3.0  # to initialise, start, stop and remove a cluster
 STEP_S = 0.4  # to start the clients and settle the statistics
 MAX_CELLS = 10_000
 MOST_IN_TIME = 4  # times the expected number of repeats is planned, so that time ends the run
-# What an engine keeps open at most: for itself, for each server of a cell, and for each connection to it.
+# Files that an engine keeps open at most: for itself, for each server of a cell, and for each connection to it.
 OPEN_FILES, OPEN_FILES_OF_SERVER, OPEN_FILES_OF_CONNECTION = 80, 25, 7
 DEFAULT_CONNECTIONS = 100  # the server's default of max_connections
 RESERVED_CONNECTIONS = 20  # for the engine's own sessions, and for people
@@ -189,7 +189,7 @@ def check_names(request: Request) -> tuple[Label, ...]:
 
 
 def decide(request: Request, out: Path) -> tuple[Request, Design, str]:
-    """Decide what is interleaved: return the request, its design, and the reason unless the user chose."""
+    """Decide what to interleave: return the request, its design, and the reason unless the user chose."""
     machine = environment.machine(out)
     reason = ""
     if request.interleave != "auto":

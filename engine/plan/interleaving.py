@@ -16,7 +16,7 @@ from workloads.api.base import Step
 Change = tuple[str, str]
 MOST = 4  # servers side by side
 MOST_MEMORY = 0.8  # of the machine's, for the buffers and the data of all
-# The usual length of a slice. Much of what disturbs a server lasts for less than 50 ms: with 20 ms intervals within a
+# The usual length of a slice. Most disturbances of a server last for less than 50 ms: with 20 ms intervals within a
 # pair are 0.6 times as wide (tests/perf/cost.py). Stopping processes in the middle of a statement takes longer, and
 # clients that know no gate lose the transaction.
 SLICE_MS, SLICE_MS_STOPPED = 20.0, 50.0
@@ -63,7 +63,7 @@ def check(request: Request, steps: Sequence[Step]) -> None:
 
 
 def check_configs(changes: Mapping[ConfigSpec, Sequence[Change]]) -> None:
-    """Raise CannotBeSliced if configs differ in what acts on the whole machine, which servers side by side share."""
+    """Raise CannotBeSliced if configs differ in settings of the whole machine, which servers side by side share."""
     devices = {spec.device for spec in changes}
     if len(devices) > 1:
         spec, (name, _) = next((spec, spec.device[0]) for spec in changes if spec.device)

@@ -1,4 +1,4 @@
-"""A plan as a TOML file: the entries of a `Request` and of its workload's options; what is left out has its default.
+"""A plan as a TOML file: the entries of a `Request` and of its workload's options; those left out have defaults.
 
 builds = ["14.10", "16.3"]
 scale = "cached"

@@ -82,7 +82,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
 class Draft:
     """A run in the making. A preparation sets what it decides; to read what none before it has set is an error.
 
-    `asked` is the request with its preset fetched, `request` also has what was left to pgbed. `parts` are fields of the
+    `asked` is the request with its preset fetched, `request` also the choices left to pgbed. `parts` are fields of the
     manifest that no other preparation reads.
     """
 

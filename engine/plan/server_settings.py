@@ -37,7 +37,7 @@ def applied(
     machine: Machine,
     progress: Callable[[str], None],
 ) -> dict[str, Config]:
-    """Fit each config to each build, by `config_key`. Raises UserError for what cannot run, or cannot be compared."""
+    """Fit each config to each build, by `config_key`. Raises UserError for settings that cannot run or be compared."""
     configs_of = {
         (spec.name, build.label): configs.apply(spec, build, machine, values)
         for spec, values in changes.items()

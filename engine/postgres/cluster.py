@@ -35,7 +35,7 @@ LEFTOVER_TIMEOUT_S = patient(10.0)
 PASSFILE = "password"  # of clients over TCP, in the private folder of the socket
 CLUSTERS = "clusters"  # in a cell's folder: made by a step
 DATA, FILES = "data", "files"  # folders of a cell: the cluster, and files next to it
-# Signal, how long it may take, and what must be left of the time for ending the run after that.
+# Signal, how long it may take, and the time that must remain for ending the run after that.
 _STOPS: Mapping[StopMode, tuple[signal.Signals, float, float]] = {
     "fast": (signal.SIGINT, 600.0, 4.0),
     "immediate": (signal.SIGQUIT, 10.0, 1.5),

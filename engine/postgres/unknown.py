@@ -1,4 +1,4 @@
-"""Parts of a server that pgbed does not know: a later version is measured, and what is missing is reported."""
+"""Parts of a server that pgbed does not know: a later version is measured, and missing parts are reported."""
 
 from __future__ import annotations
 

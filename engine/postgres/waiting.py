@@ -17,7 +17,7 @@ Progress = Callable[[str], None]
 class Waiting:
     """The parties that are concerned when something waits.
 
-    `progress` is called with what takes longer than two seconds; `check` may raise to end a wait; `left_s` is the time
+    `progress` is called with waits of more than two seconds; `check` may raise to end a wait; `left_s` is the time
     in which everything must have ended: infinite until the run is asked to stop.
     """
 

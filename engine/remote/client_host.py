@@ -1,6 +1,6 @@
 """The host that clients run on, as an open connection: one ssh, which carries everything.
 
-What is started there ends with the connection, for whatever reason: the agent ends when its input does, and then the
+Processes started there end with the connection, for whatever reason: the agent ends when its input does, and then the
 remote shell removes the private folder.
 
 PGBED_SSH (`ssh` in config.toml) names another ssh.
@@ -152,7 +152,7 @@ class ClientHost:
     # -- life
 
     def close(self) -> None:
-        """End the connection and what runs there, with a time limit."""
+        """End the connection and the processes there, with a time limit."""
         os.close(self.channel.writing)
         until_s, reading, size = time.monotonic() + CLOSE_S, self.channel.reading, 0
         while size < MOST_UNREAD and select.select([reading], [], [], max(0.0, until_s - time.monotonic()))[0]:

@@ -1,4 +1,4 @@
-"""The clock of another host: how far it is ahead of ours, and with what error. Times are monotonic, in ns.
+"""The clock of another host: how far it is ahead of ours, and the error of that. Times are monotonic, in ns.
 
 Each round trip has three known times: sent and received here, answered in between there. The answer was made at some
 moment of the round trip, so its midpoint is wrong by at most half of it. The shortest is the most precise.

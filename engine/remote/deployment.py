@@ -109,7 +109,7 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
 
 
 def _modules() -> dict[str, Path]:
-    """Locate each package by what Python imports, as a system's own packages list no files. Raises UserError."""
+    """Locate each package by Python's import, as a system's own packages list no files. Raises UserError."""
     origins = {name: spec.origin for name in (*PACKAGES, *PERHAPS) if (spec := find_spec(name)) and spec.origin}
     if missing := [name for name in PACKAGES if name not in origins]:
         raise UserError(f"Python's package {missing[0]}, which clients on another host need, cannot be found")

@@ -32,7 +32,7 @@ class PlainConsole(Console):
         self.print(Text(visible(line)), soft_wrap=not self.is_terminal or "bench " in line)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """Convert as rich does, but visibly: a table is then laid out for what will be seen."""
+        """Convert as rich does, but visibly: a table is then laid out for the visible text."""
         return super().render_str(visible_lines(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:

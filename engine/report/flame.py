@@ -211,7 +211,7 @@ def difference(base: Profile, new: Profile) -> tuple[Node, Node, str]:
     """The nested forms as wide as the second and as the first profile, and how the two were made comparable.
 
     A node's `change` is what changed in it alone, second less first, in samples of the profile that sets the width;
-    `certain`: it and what it calls changed by more than chance.
+    `certain`: it and its callees changed by more than chance.
     """
     certain = changed(base, new, stack_changes.frames)
     factor, text = scale(base, new)

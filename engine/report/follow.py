@@ -32,7 +32,7 @@ def once(run: Path, *, as_json: bool) -> Visible:
 
 
 def record(view: ViewState, notices: Sequence[EventRow]) -> dict[str, Any]:
-    """The state as JSON; what is unknown is null, 0 or empty. `fraction` is null where work is not counted."""
+    """The state as JSON; unknown values are null, 0 or empty. `fraction` is null where work is not counted."""
     shown = view.state == "running" and view.cell is not None
     in_step = shown and view.step is not None and not view.doing
     doing, _, waiting_for = view.doing.partition(": ")

@@ -2,11 +2,11 @@
 
 A step of a build `failed` if its primary metric is slower by more than its tolerance (the step's own, or the one for
 all), if its responses take longer by more than that (p50, p95, p99 or the longest), if it missed its SLA in more pairs
-than its baseline did, or if it did nothing in a cell in which its baseline did something. Without a tolerance what is
-`slower` fails; with one smaller than the margin, so does what is the same but certainly a little slower, if its
+than its baseline did, or if it did nothing in a cell in which its baseline did something. Without a tolerance a
+verdict `slower` fails; with one smaller than the margin, so does `same` if it is certainly a little slower and the
 estimate is beyond the tolerance. A step is an `error` if cells failed, are missing or lack it, and the baseline's of
-the same repeat do not. It `passed` if it is faster, the same, no slower, or slower by a tolerated amount. What is
-undecided or withheld, and what the baseline itself has no answer to, is `skipped`; a build with nothing but skipped
+the same repeat do not. It `passed` if it is faster, the same, no slower, or slower by a tolerated amount. A
+step undecided or withheld, or without an answer of the baseline itself, is `skipped`; a build with nothing but skipped
 steps is undecided.
 """
 

@@ -25,7 +25,7 @@ class Origins:
 
     sections: tuple[Section, ...]
     commands: tuple[str, ...]
-    measured: tuple[str, ...]  # when, where and by what, a line for each run
+    measured: tuple[str, ...]  # when, where and by which version, a line for each run
 
 
 def origins(comparison: Comparison, manifests: Sequence[Manifest], recorded: Recorded) -> Origins:
@@ -144,7 +144,7 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
 
 
 def commands(manifest: Manifest) -> Iterable[str]:
-    """The command line that repeats a run, and what it cannot express."""
+    """The command line that repeats a run, and the parts that it cannot express."""
     revision = f" (flake revision {manifest.revision})" if manifest.revision else ""
     engine = f"pgbed {manifest.engine}{revision}"
     yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"

@@ -141,7 +141,7 @@ class CellStep:
     share of the time}}, an event being TYPE:EVENT of pg_stat_activity, or "" for no wait, from the role's
     `wait_samples`.
     `counters` are {role: {event: count per operation}}, by the keys of `engine.core.perf_events`; role `server` is
-    every server process without a connection; `instructions_per_op` covers all. `counters_notes` say what was not
+    every server process without a connection; `instructions_per_op` covers all. `counters_notes` say what could not be
     counted, and why. `spill_over_share` is the CPU time of other servers that were up, as a share of this server's: 0
     if they were stopped, null without any and when interleaved (then see `compare --slices`).
     """

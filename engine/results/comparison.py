@@ -122,7 +122,7 @@ class Comparison:
     `answer` has each subject except controls, `cells` one entry per cell and step, `folders` the folder of each run;
     `kernels` are the releases under which the runs were made;
     `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
-    metric is a time. `design` says what is interleaved: `cells`, or `slices of 20 ms` in steps that allow it. `route`
+    metric is a time. `design` is the interleaved unit: `cells`, or `slices of 20 ms` in steps that allow it. `route`
     is how clients connect. `sections` hold what else was found, by keys: `results` that differ (sentences only),
     `plans` of statements that changed, `sweep` of a number such as that of clients, `groups` of steps,
     `published` ratios beside ours, `causes` of rates that differ, `functions` that cost more or less, `settings` that

@@ -65,8 +65,8 @@ class Ratio:
     cause, which has no verdict. `flagged` marks a cause that differs by the margin or more, tested among all causes.
     `reasons` say why the verdict was withheld, or why there is no ratio. `differs` says whether the side of 1 is
     certain: always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which
-    less is certain than the interval alone shows. `more_pairs` is how many pairs would make what is `undecided`, `no
-    slower` or `no faster` slower, faster or the same, with 80% power. `joint` are the bounds of what is `faster` or
+    less is certain than the interval alone shows. `more_pairs` is how many pairs would make `undecided`, `no
+    slower` or `no faster` slower, faster or the same, with 80% power. `joint` are the bounds if it is `faster` or
     `slower`: at most 5% of those quoted are wrong, although only these are quoted.
 
     `visible_effect` is the smallest effect, as a fraction, that these pairs detect with 80% power.
@@ -110,7 +110,7 @@ class Ratio:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The interval to show: joint bounds of what is faster or slower; None for a single pair."""
+        """The interval to show: joint bounds if faster or slower; None for a single pair."""
         return self.joint or (None if self.low is None or self.high is None else (self.low, self.high))
 
     @property

@@ -1,4 +1,4 @@
-"""A section of a comparison: a table of values, and what it says in sentences. Every output draws any section.
+"""A section of a comparison: a table of values, and its findings in sentences. Every output draws any section.
 
 Values come first and text last: a cell holds a number or words, its column the unit, and `drawn` is the one place where
 they become the text that terminal, Markdown, page and screens show. `--json` has the values themselves.

@@ -87,7 +87,7 @@ def variance_of_mean(values: Sequence[float]) -> float:
 
 
 def prior_degrees(tau_squared: float, total: float) -> float:
-    """Degrees of freedom of what all steps say of one's variance, `total`, of which `tau_squared` is between clusters.
+    """Degrees of freedom of one step's variance by all steps, `total`, of which `tau_squared` is between clusters.
 
     The rest, from slices, is nearly certain, that from clusters is worth 2; at most `MOST_PRIOR_DEGREES`.
     """

@@ -1,6 +1,6 @@
 """An attempt at a cell in a guest with another kernel: boots it, keeps its rows and files, says how it ended.
 
-Server, clients, samplers and probes run in the guest, under one scheduler (`engine.run.guest_cell`). What it writes
+Server, clients, samplers and probes run in the guest, under one scheduler (`engine.run.guest_cell`). Its output
 into its journal comes as lines and is applied here while it runs, so that it can be watched live.
 
     from the guest   {"booted": RELEASE, "s": SECONDS}, {"rows": …} (engine.journal.wire), {"file": NAME, "b64": TEXT}
@@ -70,7 +70,7 @@ class GuestAttempt:
         self._answer: dict[str, Any] | None = None
         self._status: int | None = None
         self._begun_s = time.monotonic()
-        self._fault: Exception | None = None  # of what came from the guest
+        self._fault: Exception | None = None  # of a message of the guest
 
     def run(self) -> None:
         make_passable(self._folder)

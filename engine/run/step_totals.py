@@ -19,7 +19,7 @@ READS_SINCE = 18
 
 
 def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]], server_major: int) -> dict[str, Any]:
-    """The pages that the server read, by how many reads and in what time, by pg_stat_io; nothing before 16.
+    """The pages that the server read, the number of reads and their time, by pg_stat_io; nothing before 16.
 
     Pages are of bytes, since a read of many pages counts as many up to 17, and as one from 18 on: there alone reads are
     told. No time if it was not tracked.
@@ -36,7 +36,7 @@ def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]], server_
 
 
 def timed(step: Step, report: Mapping[str, Any]) -> dict[str, Any]:
-    """The length of a step of given work that its clients timed, for its rate: what is between is not of it.
+    """The length of a step of given work that its clients timed, for its rate: pauses between are not part of it.
 
     A step by time keeps its own length, as clients tell the times of its first statements only.
     """

@@ -38,7 +38,7 @@ class Stop:
 
     def left_s(self) -> float:
         """Seconds in which everything must have ended; infinite until a stop is requested."""
-        with suppress(sqlite3.Error):  # of a command's record: what is being ended must end
+        with suppress(sqlite3.Error):  # of a command's record: a command must end all the same
             self.poll_control()
         return self.until_s - time.monotonic()
 

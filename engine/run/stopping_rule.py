@@ -99,7 +99,7 @@ class StoppingRule:
         return {**states, **dict.fromkeys(seen.undecided, "open"), **dict.fromkeys(seen.withheld, "withheld")}
 
     def _budget(self, passed: int, attempts: Sequence[Attempt]) -> Budget:
-        """The time left, and what pairs took so far: failed ones count, too."""
+        """The time left, and the times of pairs so far: failed ones count, too."""
         manifest, servers = self._manifest, len(self._manifest.subjects)
         finished, counting = outcome.finished(manifest, attempts), outcome.chosen(manifest, attempts)
         spans: dict[tuple[int, str], list[tuple[int, int, float]]] = {}

@@ -29,7 +29,7 @@ def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | N
 
 
 def waiting(reader: JournalReader, between: str, attempt: Attempt, since_ns: int) -> str:
-    """The engine's place between steps and what it waits for, in words; an attempt that has ended waits for nothing."""
+    """The engine's place between steps and the thing it waits for, in words; an ended attempt waits for nothing."""
     if attempt.state != "running":
         return f"the cell {ENDED.get(attempt.state, attempt.state)}"
     waits = reader.events(attempt=attempt.id, kinds=("progress",))

@@ -1,1 +1,1 @@
-"""Compare: what got slower, by how much, with what certainty, and possibly why."""
+"""Compare: which steps got slower, by how much, how certainly, and possibly why."""

@@ -1,4 +1,4 @@
-"""Compare: what got slower, by how much, with what certainty, and possibly why."""
+"""Compare: which steps got slower, by how much, how certainly, and possibly why."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -97,7 +97,7 @@ class PlanScreen(BenchScreen):
         self.refused = ""  # why it was not started
         self.measuring = ""  # the run that is measuring, if any
         self.doing = ""
-        self.file = ""  # the plan's file, holding what was `kept`
+        self.file = ""  # the plan's file, holding the `kept` plan
         self.kept = self.plan
         self._find = ""
         self._asked = False  # choices have been requested

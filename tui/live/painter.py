@@ -47,7 +47,7 @@ class Painter:
         self._roles, self._side = Lines(id="roles"), Lines(id="side")
         self.log = Rows(self._event_row, id="events")
         self._main = Vertical(self._head, *self.charts.upper, self._ages, *self.charts.lower, self._roles, id="main")
-        self._slow: dict[str, tuple[object, int]] = {}  # for each costly part: what was drawn last, and when
+        self._slow: dict[str, tuple[object, int]] = {}  # for each costly part: its last drawing, and when
         self.settled = False  # after the first paint, costly reads are allowed
 
     def parts(self) -> Sequence[Widget]:

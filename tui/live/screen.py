@@ -1,6 +1,6 @@
 """Live: the step as it runs or ran; the same screen for a run and for the replay of a recorded cell.
 
-It has a `Playback` (what is shown when), a `Pointer` (zoom and readout) and a `Painter` (the parts and their drawing);
+It has a `Playback` (the moment shown), a `Pointer` (zoom and readout) and a `Painter` (the parts and their drawing);
 here are the keys, clicks and timers that act on them.
 """
 

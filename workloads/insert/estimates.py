@@ -31,8 +31,8 @@ def expected_seconds(step: InsertStep, clients: int) -> float:
 def expected_bytes(steps: Iterable[InsertStep], clients: int, max_wal_bytes: int) -> int:
     """Largest size of a cell's cluster over its steps.
 
-    Rows that a step inserts without deleting stay; with as many deletes, the table grows only by what vacuum cannot
-    reclaim in time. WAL covers the rows, but no more than the server keeps.
+    Rows that a step inserts without deleting stay; with as many deletes, the table grows only by rows not reclaimed
+    by vacuum in time. WAL covers the rows, but no more than the server keeps.
     """
     live = replaced = written = 0
     for step in steps:

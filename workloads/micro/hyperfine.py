@@ -23,7 +23,7 @@ from workloads.client.process import die_with_parent
 SINCE = (1, 13)  # the first version with -N
 LOOK_S = 0.02
 WORDS_MAX_BYTES = 1 << 20  # of the programs' output
-# What hyperfine and pg_ctl print after the words of the program that has failed.
+# Words of hyperfine and pg_ctl after the words of the program that has failed.
 OWN_WORDS = re.compile(r"Error: Command .*terminated with non-zero exit code|pg_ctl: could not|Examine the log output")
 
 

@@ -22,8 +22,8 @@ class MicroTask:
     """A task. `apart` ones make clusters of their own. Times are rough, in seconds on a small machine.
 
     `takes_s` is the time of one run; those `apart` are prepared before each run, others once for all runs.
-    `bytes` is the growth of the cell's cluster, or the size of its own. `needs` see `workloads.api.base.Step`. What is
-    a `statement` on the cell's server may be cut, and run in slices.
+    `bytes` is the growth of the cell's cluster, or the size of its own. `needs` see `workloads.api.base.Step`. A task
+    that is a `statement` on the cell's server may be cut, and run in slices.
     """
 
     name: str

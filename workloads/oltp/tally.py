@@ -1,7 +1,7 @@
 """A client's counts, written to the page less often than events end: these are short, and writing takes its time, too.
 
 Between two writings the page lags behind by `EVERY_NS` at most; before a client waits at the gate, and at its end, it
-does not. What is in the page belongs together at any time.
+does not. The counts in the page belong together at any time.
 """
 
 from __future__ import annotations

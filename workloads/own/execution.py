@@ -215,7 +215,7 @@ def explained(statement: Statement, text: bytes, chosen: str) -> StatementPlan:
         raise SqlError("", f"its plan cannot be read: {error}") from None
     top = record["Plan"]
     nodes = tuple(root.walk())
-    # What an InitPlan returns looks like a parameter.
+    # The result of an InitPlan looks like a parameter.
     if not chosen and not any(node.part == "InitPlan" for node in nodes):
         conditions = (QUOTED.sub("", condition) for node in nodes for condition in node.conditions)
         chosen = "generic" if any(PARAMETER.search(condition) for condition in conditions) else ""

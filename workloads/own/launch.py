@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def together(lines: bytes) -> Report:
-    """The first client's report, with what failed for others only: a client without statements does less work."""
+    """The first client's report, with failures of others only: a client without statements does less work."""
     reports: dict[int, Report] = dict(msgspec.json.decode(line, type=tuple[int, Report]) for line in lines.splitlines())
     first = reports.pop(0, Report())
     failed = {result.statement: result for report in reports.values() for result in report.results}
@@ -104,7 +104,7 @@ class RolePart:
     def data(self) -> Report:
         self.gates.await_start(self.page, self.slot)
         restore(self.spec, self.connection, self._check)
-        # As the statements' sessions see them, with what the data set for the database.
+        # As the statements' sessions see them, with the settings that the data made for the database.
         as_app = open_connection(make_conninfo(self.spec.dsn, user=APP))
         try:
             return Report(planner=planner.record(as_app))

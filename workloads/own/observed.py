@@ -153,7 +153,7 @@ def _row(queryid: str | None, query: str | None, time: str | float | None) -> Ob
 
 
 def _together(rows: Iterable[ObservedStatement]) -> list[ObservedStatement]:
-    """One row for each statement, which has one for each user and database, and one for what functions called."""
+    """One row for each statement, which has one for each user and database, and one for calls from functions."""
     merged: dict[tuple[str, ...], ObservedStatement] = {}
     names: dict[str, tuple[str, ...]] = {}  # of a text: the statement that has it
     for number, row in enumerate(rows):

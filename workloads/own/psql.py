@@ -60,7 +60,7 @@ def restore(psql: str, path: Path, dsn: str, sorting: Sorting, knows: Callable[[
 
 
 def parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Iterator[bytes]:
-    """The input of psql: the file, with empty lines for what is left out, so that its lines keep their numbers."""
+    """The input of psql: the file, with empty lines for commands left out, so that its lines keep their numbers."""
     token = secrets.token_hex(32).encode()
     yield b"\\restrict " + token + b"\n"
     sent = len(BOM) if text[: len(BOM)] == BOM else 0
@@ -76,7 +76,7 @@ def parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Itera
 
 
 def _sets_unknown(statement: DumpStatement, knows: Callable[[str], bool]) -> bool:
-    """Whether it is a SET of what this server does not know, as a newer pg_dump writes."""
+    """Whether it is a SET of a parameter that this server does not know, as a newer pg_dump writes."""
     tokens = statement.tokens
     return tokens[:1] == ("set",) and tokens[2:3] in (("=",), ("to",)) and not knows(tokens[1])
 

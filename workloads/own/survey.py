@@ -20,7 +20,7 @@ TRAILER = HEADING + b" complete"
 FROM_VERSION = re.compile(r"[Dd]umped from database version:? +([0-9]+)")
 VERSION_BYTES = 64 << 10
 HAS_ROWS = re.compile(r"\d+; \d+ \d+ (TABLE DATA|BLOB)")
-# What the last rows are followed by, in bytes that are 0: a block of length 0, the end of a tar archive.
+# Bytes of 0 that follow the last rows: a block of length 0, the end of a tar archive.
 ENDS = {"custom": 5, "tar": 1024}
 SHOWN = 60
 EVERYWHERE = ("default", "c", "posix", "ucs_basic", "unicode", "pg_c_utf8", "pg_unicode_fast")  # collations
@@ -33,7 +33,7 @@ AS_UTF8 = frozenset({"utf8", "unicode", "sqlascii"})
 
 
 def surveyed(data: Data, pg_restore: str = "", *, trusted: bool = False) -> Data:
-    """The data with extensions, demands, what is left out, and its server's version. Raises ValueError in one line."""
+    """The data with extensions, demands, parts left out, and its server's version. Raises ValueError in one line."""
     survey = Survey(trusted=trusted)
     try:
         if not data.template:  # the engine gives that to the user

@@ -21,7 +21,7 @@ SHAPE = ("clients", "steps", "seconds", "transactions", "script", "setup", "pres
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of pgbench over its own tables: the steps, how long each is, and what clients do."""
+    """The options of pgbench over its own tables: the steps, how long each is, and the clients' work."""
 
     clients: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=MAX_CLIENTS * 4)], ...] | None,

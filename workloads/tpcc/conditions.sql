@@ -1,4 +1,4 @@
--- What must hold after each run, whatever was rolled back: each query counts the rows for which it does not.
+-- Conditions that must hold after each run, whatever was rolled back: each query counts the rows for which it does not.
 -- a warehouse's payments are those of its districts
 SELECT count(*) FROM warehouse WHERE w_ytd <> (SELECT sum(d_ytd) FROM district WHERE d_w_id = w_id);
 -- a warehouse's payments are in the history

@@ -1,4 +1,4 @@
-"""An interim analysis of a run: which steps are undecided, how wide each still is, and what makes it so."""
+"""An interim analysis of a run: which steps are undecided, how wide each still is, and for which reason."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Seen:
 
     `widths` are half the 95% intervals of all steps' ratios, the widest of all subjects, as fractions; `tau` is the
     standard deviation of log ratios between pairs of clusters, over all kinds of steps. None of `widths`, `noise` and
-    `tau` depends on how much the servers differ: what is planned by them alone keeps the errors of verdicts.
+    `tau` depends on how much the servers differ: a plan that follows them alone keeps the errors of verdicts.
     """
 
     level: float
@@ -50,7 +50,7 @@ class Seen:
 def look(run: Path, *, on_the_way: bool) -> Seen:
     """The steps whose rates or times are undecided for a subject, judged by the pairs so far.
 
-    Verdicts are at the levels of an analysis `on_the_way`, or at what is left if this is the run's last one. `no
+    Verdicts are at the levels of an analysis `on_the_way`, or at the remaining level if this is the run's last one. `no
     slower` and `no faster` decide nothing here: pairs that end with them because a difference was not seen yet would
     have their sign tested again at the last, much larger level. A step is also undecided if it has too few pairs, or if
     its verdict is withheld for a reason that later pairs may not have: the machine changed in each pair so far, or

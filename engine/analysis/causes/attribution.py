@@ -1,4 +1,4 @@
-"""The difference in time per operation, split by what the connections did.
+"""The difference in time per operation, split by the activity of the connections.
 
 A connection does one thing at a time, so its time per operation,
 
@@ -9,12 +9,12 @@ in its client. The kernel counts CPU time and run-queue wait of both exactly (/p
 sampled: if n of N samples showed events of a class, the class took n / N of E (the usual estimate of a share from
 samples at random moments; its error is part of the scatter between cells).
 
-A backend has its event until it runs again, so times with an event hold some CPU time (reading what is in the page
+A backend has its event until it runs again, so times with an event hold some CPU time (reading from the page
 cache has an event) and some run-queue wait (after it was woken). Both are parts already. Let w be the time with any
 event and B = E - CPU time - run-queue wait R the time in which the backend was blocked. Then x = w - B is counted
 twice, and at most R of it is run-queue wait and at least x - R is CPU time. As much of x as R allows is taken from the
 waits for the client: each statement ends in one and is woken out of it, and their rest is the least certain part. The
-remainder is taken from all events in which a backend may work, in proportion, and only what is still left from those
+remainder is taken from all events in which a backend may work, in proportion, and the last of it from those
 for locks and LWLocks: who waits for a lock sleeps until another releases it, however full the machine is. These waits
 keep the run-queue wait at their own ends, one for each, which is then missing between client and server; where clients
 are waited for less than that, it is missing in these waits themselves.
@@ -22,7 +22,7 @@ are waited for less than that, it is missing in these waits themselves.
 The backend's CPU time is split by phases of statements in proportion to the samples of its stacks or, where only the
 phases' times are known, to these. The time in which a client was waited for (ClientRead) is its CPU time, its run-queue
 wait, its limiter's sleep and its waits for a partner; the rest lies between the two (network, other connections of the
-same client). What is left of E is not accounted for; it can be negative if the client works ahead of its server.
+same client). The rest of E is not accounted for; it can be negative if the client works ahead of its server.
 
 In a step whose primary metric is its time, such as a timed command, waits of backends are not sampled: known are the
 CPU time and run-queue wait of all processes of the server and the CPU time of the command. Parallel workers and the

@@ -7,7 +7,7 @@ are sampled by the same timers on the same CPUs, so their cost is the same. The 
     d = sum x' / sum m' - sum x / sum m,
 
 over all pairs of cells. Interleaved cells are up at the same time: frames of the probe fall into windows of two
-seconds, and what a window adds to d,
+seconds, and the share of a window in d,
 
     e = (x' - R' m') / sum m' - (x - R m) / sum m    with the rates R of the whole,
 
@@ -18,7 +18,7 @@ by chance alone. Cells that were not interleaved are one window each, with the l
 A pair's sum of e tells what fresh clusters add. That is a factor for all functions alike, such as that of memory, whose
 variance is estimated from all of them by moments, and is at least that of `slice_ratio.MIN_TAU`; a function whose pairs
 scatter significantly more than that is judged by their scatter alone. Student's t has Satterthwaite's degrees of
-freedom: the windows less the pairs, and for what clusters add the pairs less one. As everywhere, there are no verdicts
+freedom: the windows less the pairs, and for clusters the pairs less one. As everywhere, there are no verdicts
 below three pairs.
 
 All functions of all steps and subjects are one family: of those that are named one in twenty is not different, on
@@ -67,7 +67,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 class SampleQuality(msgspec.Struct, frozen=True):
-    """Quality of a frame: samples in a second of a CPU (0 if unknown), and what is missing."""
+    """Quality of a frame: samples in a second of a CPU (0 if unknown), and its gaps."""
 
     leaf_hz: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     lost_events: Count = 0
@@ -254,7 +254,7 @@ def estimates(pairs: Sequence[PairWindows]) -> Estimates:
 def _with_clusters(
     within: Floats, between: Floats, weight: Floats, degrees: float, pairs_less_one: int
 ) -> tuple[Floats, Floats]:
-    """The variances with what clusters add, and their degrees of freedom. A single pair adds nothing that is known."""
+    """The variances, of clusters included, and their degrees of freedom. A single pair adds nothing that is known."""
     if not pairs_less_one:
         return within, np.full_like(within, degrees)
     factor = float((between - within).sum() / weight.sum()) if weight.sum() > 0 else 0.0

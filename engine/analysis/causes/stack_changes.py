@@ -1,4 +1,4 @@
-"""Changes between two sides' stacks beyond chance: frames with what they called, functions by themselves.
+"""Changes between two sides' stacks beyond chance: frames with their callees, functions by themselves.
 
 A side's rate of a frame is p = sum x / sum m, with x its samples in a cell and m the cell's statements, or all its
 samples if those are unknown. By chance alone x scatters by its mean p m (a count), and a share of all samples by
@@ -50,7 +50,7 @@ class CellStacks:
 
 
 def frames(folded: Folded) -> Counter[str]:
-    """Samples by frame (named by the functions from the outermost one on), with what it called."""
+    """Samples by frame (named by the functions from the outermost one on), with its callees."""
     frames_of: Counter[str] = Counter()
     for line, count in folded.items():
         path = ""

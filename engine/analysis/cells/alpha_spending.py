@@ -2,17 +2,17 @@
 
 Someone who reads "undecided: 4 more pairs", measures these and judges all pairs together has analysed twice. At an
 unchanged level, two equal servers would be called different in more than 5% of such comparisons (Armitage, McPherson
-and Rowe 1969). So each analysis spends a part of the 5%: the first run FIRST of it, and each later one half of what is
-left. A run that may end early (`--minutes`, `--until-known`) divides its part among its own analyses.
+and Rowe 1969). So each analysis spends a part of the 5%: the first run FIRST of it, and each later one half of the
+rest. A run that may end early (`--minutes`, `--until-known`) divides its part among its own analyses.
 
 The distribution of the sum of log ratios turns what an analysis spends into a level. The sum is a random walk whose
 time is the number of pairs, stopped where an earlier analysis would have named a difference (Lan and DeMets, Biometrika
 70, 1983; the recursion is that of Armitage and others, Journal of the Royal Statistical Society A 132).
 
-A test of a family spends its share of that in each analysis, and its level is that of what it spends itself: far out
+A test of a family spends its share of that in each analysis, and its level follows from its own spending: far out
 the analyses of one test have less in common, so that the same share of the family's level would spend more. If t of m
-steps are equal, a first wrong name is one of these t at a share of at most 1/t, so that together they spend what is
-allowed, however the steps depend (Holm's procedure in sequential analyses: Maurer and Bretz, Statistics in
+steps are equal, a first wrong name is one of these t at a share of at most 1/t, so that together they spend the
+allowed level, however the steps depend (Holm's procedure in sequential analyses: Maurer and Bretz, Statistics in
 Biopharmaceutical Research 5, 2013).
 """
 

@@ -19,7 +19,7 @@ FRAMES_SHOWN = 8
 
 
 def lines(role: str, snapshot: Mapping[str, Any] | None) -> list[str]:
-    """Lines for the backend, its lock's holders, its stacks (innermost first), its client, and what is not known."""
+    """Lines for the backend, its lock's holders, its stacks (innermost first), its client, and unknown facts."""
     if not snapshot:
         return []
     wait = snapshot.get("wait")

@@ -107,7 +107,7 @@ def units_of(cells: ComparedCells) -> tuple[Unit, dict[str, str]] | None:
 
 
 def findings(cells: ComparedCells, judged: Sequence[Ratio]) -> list[str]:
-    """The result of pooling pairs of several units, the unit that disagrees, and what was measured in a sandbox."""
+    """The result of pooling pairs of several units, the unit that disagrees, and runs measured in a sandbox."""
     boxed = [run.name for run in cells.runs if run.sandboxed]
     sentences = (
         [f"measured in the sandbox of a Nix build, without root and probes: {', '.join(boxed)}"] if boxed else []

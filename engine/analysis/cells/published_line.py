@@ -39,7 +39,7 @@ PUBLISHED: dict[str, tuple[str, int]] = {
     "p50": ("per s", 0),
     "p99": ("per s", 0),
 }
-# What the reference counts without a column of its own: lookups of the least key, deletes that missed rows.
+# Counts of the reference that have no column: lookups of the least key, deletes that missed rows.
 UNPUBLISHED: dict[str, tuple[str, int]] = {"minlk": ("lookups", 0), "minlkms": ("ms each", 3), "shortd": ("deletes", 0)}
 
 

@@ -1,1 +1,1 @@
-"""Checks of whether cells can be compared, and in what they differ."""
+"""Checks of whether cells can be compared, and their differences."""

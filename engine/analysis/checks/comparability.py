@@ -1,4 +1,4 @@
-"""Comparability of cells: the checks, their findings, and what follows if cells are not comparable.
+"""Comparability of cells: the checks, their findings, and the consequences for cells that are not comparable.
 
 Different workloads are refused outright. If the machine changed between the two cells of a pair, the pair is left out.
 Any other difference that was not the subject (binaries behind a label, settings behind a name, work, probes) leaves the
@@ -57,7 +57,7 @@ def check_workloads(runs: Sequence[RunResult]) -> None:
 
 
 def measured_in(run: RunResult) -> str:
-    """The interleaved parts of a run, and what else tells slices apart: the number of servers."""
+    """The interleaved parts of a run, and the number of servers, which tells slices apart, too."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
     besides = [f"{servers} servers side by side"] if manifest.sliced else []
@@ -189,7 +189,7 @@ def checks(cells: ComparedCells, subject: Subject) -> tuple[Check, ...]:
     return tuple(Check(name, what, ok, text) for what, ok, text in sorted(results, key=lambda check: check[1]))
 
 
-CheckResult = tuple[str, bool, str]  # what was checked, whether it is as it should be, in words
+CheckResult = tuple[str, bool, str]  # the check, whether it is as it should be, in words
 
 
 def _kernel(cells: Sequence[CellResult], base: Subject, subject: Subject) -> Iterable[CheckResult]:

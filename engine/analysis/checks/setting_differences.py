@@ -78,7 +78,7 @@ IMPORTANT: dict[str, tuple[str, ...]] = {
     "wal_sync_method": _WRITES,
     "work_mem": (*_READS, "index"),
 }
-# What initdb has written into the cluster itself, and no file says.
+# Settings that initdb has written into the cluster itself and into no file.
 OF_INITDB = frozenset({"data_checksums", "wal_segment_size"})
 # Of the version itself, set by pgbed, or derived from other settings.
 LEFT_OUT = frozenset({

@@ -1,4 +1,4 @@
-"""The ratios of pairs of cells before they are judged: which pairs count, and what stands against a verdict.
+"""The ratios of pairs of cells before they are judged: which pairs count, and the reasons against a verdict.
 
 A pair between whose cells the machine changed is left out of every ratio of a step, also one without slices where
 others were sliced, and one whose servers were vacuumed unlike often; one in which a cell lacks a figure is left out of
@@ -32,7 +32,7 @@ BY_CLIENTS = frozenset({*PRIMARY_METRICS, *LATENCIES})  # what clients measure
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """A step of a subject and of its baseline: the pairs that count, and what holds for all their figures."""
+    """A step of a subject and of its baseline: the pairs that count, and the facts about all their figures."""
 
     step: str
     subject: Subject

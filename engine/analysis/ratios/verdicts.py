@@ -73,7 +73,7 @@ def judged(cells: ComparedCells, measured: Sequence[MeasuredRatio]) -> list[Rati
     for tests in families.values():
         certain = sum(by_test[id(test)].differs for test in tests)
         for test in (test for test in tests if by_test[id(test)].verdict in CHANGED):
-            # What is withheld is among the certain, too, and left this sign a larger share than is quoted.
+            # A withheld one is among the certain, too, and left this sign a larger share than is quoted.
             share = max(certain / len(tests), places[id(test)].shares.sign)
             bounds = inference.paired_interval(test.estimate, 1 - cells.levels.differs(share))
             assert bounds.low is not None and bounds.high is not None  # of two pairs or more

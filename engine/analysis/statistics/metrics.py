@@ -37,10 +37,10 @@ def step_figures(kind: str, totals: StepTotals, report: Report = NO_REPORT) -> d
     rate_per_s is ops per second, replaced by time_s (and related figures) if the primary metric is a time.
 
     CPU, run-queue wait and switches cover all server processes; client_cpu all client processes. read_kb is what the
-    server's processes read from the device. written_kb is what they dirtied in the page cache, less what was removed
-    before it was written: the device sees it later, once for many changes. device_written_kb is what the database's
-    device wrote, for any process; None when interleaved, as it then includes others' work. plan_*, phases, coverage and
-    notes are the probes', for the roles' own server processes: see `probes.figures.step_figures`.
+    server's processes read from the device. written_kb are pages dirtied in the page cache, less those removed
+    before being written: the device sees them later, once for many changes. device_written_kb counts writes of
+    the database's device by any process; None when interleaved, as it then includes others' work. plan_*, phases,
+    coverage and notes are the probes', for the roles' own server processes: see `probes.figures.step_figures`.
     """
     count, device = ops(kind, totals), {} if totals.paused else totals.device
     primary = totals.primary_metric
@@ -103,7 +103,7 @@ def _instructions(totals: StepTotals, count: float) -> float | None:
 
 
 def _timed(kind: str, totals: StepTotals, timing: Timing) -> dict[str, Any]:
-    """The time of a step whose primary metric is a time, and what its programs (its clients or servers) took.
+    """The time of a step whose primary metric is a time, and the usage of its programs (its clients or servers).
 
     If the cell's server had no part, its counts are left out; otherwise only its CPU time is known. Sizes of the
     database are not a result of such steps.
@@ -273,7 +273,7 @@ def per(value: float, divisor: float) -> float | None:
 
 
 def _written_kb(totals: StepTotals, count: float) -> float | None:
-    """kB that server processes made dirty; the kernel takes back what is truncated, which a step may not have made."""
+    """kB that server processes made dirty; the kernel takes back truncated pages, which a step may not have made."""
     written = totals.server_write_bytes
     return None if written is None else per(max(0, written) / 1024, count)
 

@@ -207,8 +207,8 @@ def pooled(steps: Sequence[Sequence[LogRatio]], inflation: float = 1.0) -> Poole
     """Level 2: for every step the mean of its pairs, with a scatter moderated by that of all steps of its kind.
 
     `steps` has the pairs of every interleaved step of one kind and metric; `inflation` is the self-check's. The scatter
-    is s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with what
-    clusters of these steps and slices (v) make likely, with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12,
+    is s^2 = max(v, (d0 (tau^2 + v) + (P - 1) S^2) / (d0 + P - 1)): it combines the step's own (S^2, P pairs) with the
+    likely scatter of their clusters and of slices (v), with d0 = 2 (tau^2 + v) / tau^2 degrees of freedom, at most 12,
     at most those of the other steps, and of few pairs (`FEW_PAIRS`) at most 2 (P - 1). A step without level-1 variances
     is judged by its own scatter alone, and so is one with two modes, say, that scatters more than chance allows nine
     steps in ten (`BOUNDED`); pairs of unequal planned length are weighted by it. Raises ValueError for a step without
@@ -261,7 +261,7 @@ def _mean_variance(pairs: Sequence[LogRatio], inflation: float) -> float | None:
 
 
 def _between(steps: Sequence[tuple[Sequence[LogRatio], float]]) -> float:
-    """tau^2 by Paule and Mandel's equation, bounded: the mean of S^2 / (tau^2 + v) over the steps is what is expected.
+    """tau^2 by Paule and Mandel's equation, bounded: the mean of S^2 / (tau^2 + v) over the steps is its expectation.
 
     Steps are weighted by their degrees of freedom, as some may lack pairs. A term counts up to the `BOUNDED` quantile
     of its distribution, and its expectation is that of the bounded one: a step with two modes would otherwise widen the

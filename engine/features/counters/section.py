@@ -17,7 +17,7 @@ TITLES = (*((event.key, event.title) for event in EVENTS[:2]), (IPC, "instr\n/cy
 
 
 def section(comparison: Comparison) -> Section:
-    """Perf events per operation of the roles that were counted; remarks say what was not."""
+    """Perf events per operation of the roles that were counted; remarks name the others."""
     there = {key for cell in comparison.cells for counts in cell.counters.values() for key in counts}
     shown = [(key, title) for key, title in TITLES if key in there]
     title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"

@@ -30,7 +30,7 @@ NO_PMU = "this machine shows no PMU, as most virtual machines"
 
 @dataclass(slots=True)
 class Counted:
-    """Counts by role and event; `note` says what is missing."""
+    """Counts by role and event; `note` names missing ones."""
 
     roles: dict[str, dict[str, EventCount]] = field(default_factory=dict)
     note: str = ""

@@ -1,4 +1,4 @@
--- What every client backend waits for, what vacuum is at work on, and how far the WAL is. $1 is the database's oid.
+-- Waits of every client backend, vacuum at work, and how far the WAL is. $1 is the database's oid.
 -- pg_stat_get_activity is what pg_stat_activity reads; without its joins the question costs half.
 -- Backends that do the same are one row, as there may be hundreds: their pids, and how many us ago each began what it does.
 -- Backends that began it less than $2 microseconds ago are left out: nearly all, of hundreds.

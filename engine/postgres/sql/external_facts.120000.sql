@@ -1,4 +1,4 @@
--- Version and state of an external server, and what its role may do there. Role pg_checkpoint exists from 15 on.
+-- Version and state of an external server, and the rights of its role there. Role pg_checkpoint exists from 15 on.
 SELECT current_setting('server_version') AS version,
        version() AS built,
        extract(epoch FROM pg_postmaster_start_time())::text AS started,

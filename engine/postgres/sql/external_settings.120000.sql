@@ -1,6 +1,6 @@
 -- As settings.120000.sql, of an external server, as far as the role may see them. Settings that may hold a secret are
 -- left out (connection strings, commands, settings that no extension has declared), and those that only say where
--- files are or what is logged where.
+-- files or logs are.
 SELECT name,
        CASE source WHEN 'session' THEN reset_val || coalesce(' x ' || unit, '') ELSE current_setting(name) END AS value,
        CASE source WHEN 'session' THEN 'configuration file' ELSE source END AS source

@@ -1,4 +1,4 @@
--- Who the processes of $1 are, and what they are doing, in one line each; asked when a stall shows that somebody waits
+-- The processes of $1 and their activity, in one line each; asked when a stall shows that somebody waits
 -- for them.
 SELECT pid,
        concat_ws(': ',

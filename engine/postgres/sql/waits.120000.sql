@@ -1,4 +1,4 @@
--- What the processes of connections do now, counted by role. Asked up to ten times a second, so it is to be cheap.
+-- Activity of the processes of connections, counted by role. Asked up to ten times a second, so it is to be cheap.
 -- $1 are their pids, $2 a number for the role of each. With 200 connections this takes 0.5 to 0.7 ms of CPU, of which
 -- pg_stat_get_activity, which copies what all backends tell of themselves, takes most; an answer of a row for each pid
 -- would cost the engine five times as much. The pids, and for how many us each has done it, come only for those that

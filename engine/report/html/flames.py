@@ -1,4 +1,4 @@
-"""The flame graphs of a report: stacks of each step and role, of the base and of what changed against it.
+"""The flame graphs of a report: stacks of each step and role, of the base and of changes against it.
 
 Stacks sampled on the CPUs come first, then time off them, where the probe `offcpu` was on.
 """

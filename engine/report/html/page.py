@@ -1,4 +1,4 @@
-"""The page: what stands in it as text, where its charts go, and what the browser may run.
+"""The page: what stands in it as text, where its charts go, and scripts that the browser may run.
 
 Everything from a record is text: Jinja escapes it, and charts get JSON in which no tag can begin. The browser runs only
 the scripts whose hashes stand in the page's policy, and fetches nothing.

@@ -1,4 +1,4 @@
-"""The seconds of a step, reduced to what a chart of some hundred columns can show.
+"""The seconds of a step, reduced to some hundred columns of a chart.
 
 A step of two hours has 7,200 seconds for each connection, and a report has a hundred such steps, so this is done on
 arrays. Each column keeps its least, mean and greatest rate, as a mean alone would hide a stall. The clock stands still

@@ -91,7 +91,7 @@ def _largest(cells: Figures, name: str) -> float | None:
 
 
 def statistics(comparison: Comparison, recorded: Recorded) -> Iterable[Section]:
-    """A row for each counter that moved under any build, except clock times and what is not a number."""
+    """A row for each counter that moved under any build, except clock times and non-numbers."""
     rows = []
     for step in comparison.steps:
         known = {name: list(_of_cells(comparison, recorded, name, step)) for name in comparison.names}
