@@ -163,7 +163,7 @@ def build(servers: dict[str, Build]) -> Callable[[int | str], Build]:
 
 @pytest.fixture(scope="session")
 def small_config() -> Callable[[Build], Config]:
-    """`cx9a2_c8r32` shrunk to what a test should take of the machine, as it applies to a build."""
+    """`cx9a2_c8r32` shrunk to a test's share of the machine, as it applies to a build."""
 
     def of(build: Build) -> Config:
         (spec,) = configs.resolve(["cx9a2_c8r32"])

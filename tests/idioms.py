@@ -45,7 +45,7 @@ MANUAL = re.compile(  # its text is read by more people than comments are
     r"\d %(?!\w)|\b(?:anew|for certain|times as|baseline|four times in five)\b|, too(?=[.,;:]|$)|"
     r"(?<!-after: )\bbeside\b|(?:^|[.:;] )Of\b"
 )
-NAMES = re.compile(r"\{[^{}]*\}|`[^`]*`|^\"\w+\"$")  # within a text: what is put in there, and names
+NAMES = re.compile(r"\{[^{}]*\}|`[^`]*`|^\"\w+\"$")  # within a text: values put in there, and names
 
 
 def complaints(home: Path) -> Iterator[str]:
@@ -53,10 +53,8 @@ def complaints(home: Path) -> Iterator[str]:
     for package in PACKAGES:
         for path in sorted((home / package).rglob("*")):
             if path.suffix == ".py" or path.suffix in TEXT:
-                yield from (f"{path.relative_to(home)}:{line}: {why}" for line, why in strict_reads(path))
-                yield from (
-                    f"{path.relative_to(home)}:{line}: {text!r} names no thing" for line, text in headless(path)
-                )
+                faults = (*strict_reads(path), *headless(path))
+                yield from (f"{path.relative_to(home)}:{line}: {why}" for line, why in faults)
                 for line, text in pieces(path):
                     for match in FOUND.finditer(text):
                         word = match[0].lower()
@@ -69,7 +67,7 @@ def complaints(home: Path) -> Iterator[str]:
 
 def manual(home: Path) -> Iterator[str]:
     """Findings in README and manual, as lines."""
-    ignored = home / ".gitignore"  # which a source without Git lacks, as it lacks what is ignored
+    ignored = home / ".gitignore"  # which a source without Git lacks, as it lacks ignored files
     generated = ignored.read_text("utf-8").split() if ignored.is_file() else []
     for path in (*home.glob("README.md"), *sorted((home / "docs").rglob("*.md"))):
         if str(path.relative_to(home)) in generated:
@@ -90,7 +88,7 @@ def headless(path: Path) -> Iterator[tuple[int, str]]:
         for match in (
             HEADLESS.finditer(text.lstrip('"')) if path.suffix != ".py" or text.startswith(("#", '"""')) else ()
         ):
-            yield line + text.count("\n", 0, match.start()), match[0]
+            yield line + text.count("\n", 0, match.start()), f"{match[0]!r} names no thing"
 
 
 def strict_reads(path: Path) -> Iterator[tuple[int, str]]:
@@ -107,7 +105,7 @@ def strict_reads(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def pieces(path: Path) -> Iterator[tuple[int, str]]:
-    """The texts of a file, each with its line; line breaks within one are blanks to what is looked for."""
+    """The texts of a file, each with its line; line breaks within one are blanks to the search."""
     text = path.read_text("utf-8")
     if path.suffix in TEXT:
         yield 1, NAMES.sub("", text)
@@ -136,6 +134,8 @@ def words(home: Path) -> Iterator[str]:
         match = OPENINGS.match(ast.get_docstring(node) or "")
         if match and not (answers and match[0] == "Whether"):
             yield f"{where}: a docstring that opens with {match[0]!r}"
+        if isinstance(node, ast.Module) and path.is_relative_to(home / "tests"):
+            yield from (f"{path.relative_to(home)}:{line}: {why}" for line, why in headless(path))
         if isinstance(node, FUNCTION):
             yield from (f"{where}: {name!r} does not say what it holds" for name in sorted(_local(node) & VAGUE))
             if node.name.startswith("test_") and len(node.name) > MOST_CHARS:
@@ -175,7 +175,7 @@ def files_of_the_machine(home: Path) -> Iterator[str]:
 
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """A syntax tree without what is marked `outside`, and without the parts of f-strings."""
+    """A syntax tree without parts marked `outside`, and without the parts of f-strings."""
     if isinstance(node, ast.Module) and any(
         isinstance(line, ast.Assign) and "pytestmark" in ast.unparse(line) and "mark.outside" in ast.unparse(line)
         for line in node.body

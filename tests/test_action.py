@@ -31,7 +31,7 @@ JOB_S = 200.0
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder that others can enter, for runners and what they clone."""
+    """A folder that others can enter, for runners and their clones."""
     path = Path(tempfile.mkdtemp(prefix="pgbed-action-", dir="/var/tmp"))
     path.chmod(0o755)
     yield path

@@ -1,6 +1,6 @@
-"""Every command line of README.md and of the manual is run: a plan as `--dry-run` over the tests' servers, and what
-reads runs over the demo's recording. `NOT_RUN` and `NOT_PLANNED` say which lines cannot be run here, and why; these are
-parsed. What is not `bench` in a code block is named in `OTHER_PROGRAMS`.
+"""Every command line of README.md and of the manual is run: a plan as `--dry-run` over the tests' servers,
+readers over the demo's recording. `NOT_RUN` and `NOT_PLANNED` say which lines cannot be run here, and why; these are
+parsed. Programs in a code block other than `bench` are named in `OTHER_PROGRAMS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The manual and what is made of the same source: help, man page, samples, README's links."""
+"""The manual and other texts of the same source: help, man page, samples, README's links."""
 
 from __future__ import annotations
 

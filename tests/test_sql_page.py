@@ -1,4 +1,4 @@
-"""The journal as a database for SQL: its views, and what the manual asks of them."""
+"""The journal as a database for SQL: its views, and the manual's queries of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.faults`: the fault campaign. Prints what was tried, held and failed; exits with 1 for failures."""
+"""`python -m tests.faults`: the fault campaign. Prints cases tried, held and failed; exits with 1 for failures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PARTS: Mapping[str, Part] = {
 
 
 def failures(part: str, seed: int, share: float, only: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Tries a part; for each case its name and what failed."""
+    """Tries a part; for each case its name and its faults."""
     with tempfile.TemporaryDirectory(prefix="pgbed-faults-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)

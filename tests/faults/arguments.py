@@ -1,4 +1,4 @@
-"""Bad values for every option and argument of every command. The commands are asked for what they take."""
+"""Bad values for every option and argument of every command. The commands are asked for their parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from engine.cli.main import main
 from tests.faults.call import Case, call, faults
 
-# What a command needs before it looks at the parameter that is tried: parameter -> words. RUN is a finished run's
+# Words that a command needs before it looks at the parameter that is tried: parameter -> words. RUN is a finished run's
 # name. Nothing here may start a run.
 NEEDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "run": {"builds": ("--pg", "LABEL"), "dry_run": ("--dry-run",)},

@@ -24,7 +24,7 @@ OUTPUT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to try: its name, and a function that tries it and says what is wrong then."""
+    """One thing to try: its name, and a function that tries it and describes the faults then."""
 
     name: str
     attempt: Callable[[], Iterable[str]]

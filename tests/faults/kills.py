@@ -73,7 +73,7 @@ def cases(folder: Path, label: str, count: int, seed: int) -> Iterator[Case]:
 
 
 def begun(bench: Bench, label: str, after_s: float) -> None:
-    """Start a run, and let it get so far. AssertionError, with what it printed, if it does not start."""
+    """Start a run, and let it get so far. AssertionError, with its output, if it does not start."""
     bench.detached("--pg", label, *PLAN)
     time.sleep(after_s)
 

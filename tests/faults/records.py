@@ -70,7 +70,7 @@ NAMES: Mapping[str, str] = {
     "option": "-rf",
     "format": "{0}%s%n$(id)",
 }
-# What a name in a record stands for, and where the journal has it besides the manifest.
+# The meaning of a name in a record, and where the journal has it besides the manifest.
 NAMED: Mapping[str, tuple[str, str]] = {
     CELL: ("attempt", "cell"),
     "16.3": ("meta", "value"),
@@ -127,7 +127,7 @@ def template(folder: Path) -> Path:
 
 
 def attempt(source: Path, damage: Damage, arguments: Sequence[str]) -> Iterator[str]:
-    """Damages a copy of a run, calls a command on it, and says what is wrong with how that went."""
+    """Damages a copy of a run, calls a command on it, and describes the faults of its behaviour."""
     with tempfile.TemporaryDirectory(prefix="pgbed-faults-", dir="/tmp") as name:
         box = Path(name)
         box.chmod(0o755)
@@ -150,7 +150,7 @@ def attempt(source: Path, damage: Damage, arguments: Sequence[str]) -> Iterator[
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Contents of a folder: paths, and what tells one state of a file from another."""
+    """Contents of a folder: paths, and the state of each file."""
     digests = {}
     for path in folder.rglob("*"):
         if path.is_symlink():

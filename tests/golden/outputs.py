@@ -1,4 +1,4 @@
-"""The golden files: plans of the command lines in plans.toml, and what is printed of recorded and of made runs.
+"""The golden files: plans of the command lines in plans.toml, and the output for recorded and synthetic runs.
 
 They are the same on every machine: plans are made for MACHINE, and LEFT_OUT are the keys that differ between
 installations. Screens have golden files of their own, in `tests/tui/screens`.
@@ -172,7 +172,7 @@ def _recorded(folder: Path) -> dict[str, list[Path]]:
 
 
 def _made(folder: Path) -> dict[str, list[Path]]:
-    """Runs with what the recordings lack: failures, a missed SLA, kernels, pairs of several machines."""
+    """Runs with cases that the recordings lack: failures, a missed SLA, kernels, pairs of several machines."""
     pooled = [
         make_run(
             folder / "pooled" / machine,

@@ -1,4 +1,4 @@
-"""`./bench` of somebody else's clone, as another user of the machine: what was built there, or what that user builds.
+"""`./bench` of somebody else's clone, as another user of the machine: builds made there, or by that user.
 
 Needs root, Nix, git, useradd and setpriv.
 """

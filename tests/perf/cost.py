@@ -1,11 +1,11 @@
-"""The cost of measuring, by `bench` itself: a table of what is compared, on this machine as it is.
+"""The cost of measuring, by `bench` itself: a table of comparisons, on this machine as it is.
 
     python -m tests.perf.cost [--rows clients,slices] [--build 16.3-prebuilt] [--rounds 4] [BENCH OPTIONS]
 
 A row is a command line of `bench run` with two endings, which run in turns, in the order ABBA. Printed are for each of
 its figures the medians of both and the ratio of the second to the first, with its 95% interval over the rounds, and
-whether it is at most what is promised. Figures of different machines do not compare; shares and ratios do. Exit code 1
-if a promise is broken by more than chance. What needs root or a PMU fails without.
+whether it keeps its promise. Figures of different machines do not compare; shares and ratios do. Exit code 1
+if a promise is broken by more than chance. Rows that need root or a PMU fail without.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RATE = mean_of(lambda cell: cell["rate_per_s"])
 
 @dataclass(frozen=True)
 class Row:
-    """`most` is what is promised of the ratio of the second ending to the first, by figure; None promises nothing."""
+    """`most` is the promised ratio of the second ending to the first, by figure; None promises nothing."""
 
     plan: str
     endings: tuple[str, str]
@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--rows", default=",".join(TABLE))
     parser.add_argument("--build", default="16.3-prebuilt")
     parser.add_argument("--rounds", type=int, default=4)
-    asked, more = parser.parse_known_args()  # what is none of these is for bench
+    asked, more = parser.parse_known_args()  # all others are for bench
     print(f"{'':<42}{'first':>12}{'second':>12}{'ratio':>9}")
     good = [measured(row, TABLE[row], asked.rounds, ["--pg", asked.build, *more]) for row in asked.rows.split(",")]
     print(f"load average at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")

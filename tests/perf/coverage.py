@@ -14,7 +14,7 @@ Printed are for each design
 
 Then, for families of 10 and 33 steps with known effects, in how many a sign is wrong, a step is called the same that
 differs by the margin, and one no slower that is slower by it (each at most 5%); how often something is claimed that is
-not there, and how often it may be; and what analyses that share pairs spend of the error, summed over the steps of a
+not there, and how often it may be; and the error spent by analyses that share pairs, summed over the steps of a
 family, with a scatter that is known: so little is seen only over millions of series. Exit code 1 if a promise is broken
 by more than chance.
 """

@@ -3,7 +3,7 @@
     python -m tests.perf.layouts 17.11 [--comparisons 10] [--repeats 4] [BENCH OPTIONS]
 
 Comparison k is a run of `bench --pg BUILD:layout2k-1,BUILD:layout2k` in slices: two backends linked from the same
-objects, folder by folder in orders of their own. A log ratio of such a run scatters by what was measured (known from
+objects, folder by folder in orders of their own. A log ratio of such a run scatters by the measurement (known from
 its interval) and by two layouts. Printed are for each step the standard deviation of one layout and its 95% interval:
 if layouts scatter by t, the sum of r²/(2t² + s²) over the runs has a chi-square distribution.
 """
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("build")
     parser.add_argument("--comparisons", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=4)
-    asked, more = parser.parse_known_args()  # what is none of these is for bench
+    asked, more = parser.parse_known_args()  # all others are for bench
     pairs_of: dict[str, list[Pair]] = {}
     with tempfile.TemporaryDirectory(prefix="layouts-") as folder:
         Path(folder).chmod(0o755)
@@ -72,7 +72,7 @@ def bench(out: Path, *words: str) -> list[str]:
 
 
 def spread(measured: Sequence[Pair], quantile: float) -> float:
-    """The standard deviation that exceeds the true one with this probability; 0 if what was measured explains all."""
+    """The standard deviation that exceeds the true one with this probability; 0 if the errors explain all."""
     wanted = chi2.ppf(1 - quantile, len(measured))
 
     def excess(deviation: float) -> float:

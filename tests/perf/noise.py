@@ -1,4 +1,4 @@
-"""Slices of two servers with made noise: what both feel alike, and what others do to either."""
+"""Slices of two servers with made noise: noise common to both, and noise of either."""
 
 from __future__ import annotations
 

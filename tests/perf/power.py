@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--build", default="18.6")
     parser.add_argument("--comparisons", type=int, default=20)
-    asked, more = parser.parse_known_args()  # what is none of these is for bench
+    asked, more = parser.parse_known_args()  # all others are for bench
     asked.out.mkdir(parents=True, exist_ok=True)
     asked.out.chmod(0o755)
     runs = []
@@ -150,7 +150,7 @@ def read(folder: Path, kind: str) -> Aa:
 
 
 def silence(runs: Sequence[Aa]) -> bool:
-    """Prints what is named, and how many intervals hold 1; whether that is as promised."""
+    """Prints named steps, and how many intervals hold 1; whether that is as promised."""
     held, count, false = 0, 0, dict.fromkeys(FAMILIES, 0)
     for kind in KINDS:
         part = [run for run in runs if run.kind == kind]

@@ -1,4 +1,4 @@
-"""Attach points in small binaries that are compiled here, and in what was read of real servers."""
+"""Attach points in small binaries that are compiled here, and in recorded parts of real servers."""
 
 from __future__ import annotations
 

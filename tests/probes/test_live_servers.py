@@ -1,4 +1,4 @@
-"""Every probe over real servers of every major version at hand: what was sent is what is counted."""
+"""Every probe over real servers of every major version at hand: every statement sent is counted."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_every_probe_counts_what_was_sent(
         assert abs(total(seen["sched"], "wakeups", pid) - slept) <= 0.02 * slept + 2, "each sleep ends in a wake-up"
         assert total(seen["stacks"], "samples", pid) >= 2
         stacks = [stack for frame in seen["stacks"] for stack in frame.stacks if stack.pid == pid]
-        # What is sampled between print and clear is lost, which is little unless others have the CPU between them.
+        # Samples between print and clear are lost, which is little unless others have the CPU between them.
         assert sum(stack.count for stack in stacks) >= 0.5 * total(seen["stacks"], "samples", pid)
 
 

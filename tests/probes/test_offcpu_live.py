@@ -1,7 +1,7 @@
 """Waits that were planted in real backends: each is seen in the right kind, as long as it was, in the right code.
 
 How long it was is measured beside it, from a moment before to one after, since a busy machine makes every wait longer.
-Stacks are a part of what is counted: those of waits that end between print and clear are lost.
+Stacks are a part of the counts: those of waits that end between print and clear are lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every lack of a machine has its line, names what is off, and leaves the rest on."""
+"""Every lack of a machine has its line, names the probes that are off, and leaves the rest on."""
 
 from __future__ import annotations
 

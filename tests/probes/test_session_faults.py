@@ -126,7 +126,7 @@ def test_a_starved_bpftraces_late_frame_has_its_length(
             assert not running.restarts and bpftrace_of(running)[1] == pid
         (gap,) = running.gaps
         assert gap.reason.startswith("bpftrace was waiting for a CPU") and gap.ended_ns is not None
-        # It printed of the first tick that it came to late what was counted until then, and was given no other one.
+        # For the first late tick it printed the counts until then, and was given no other one.
         assert seen_frames[0].records[planner.process.pid]["n"] == 5
         assert seen_frames[0].dt_ns > 3 * S and seen_frames[0].quality.late_ms > 2000
         assert all(frame.quality.late_ms < 1000 for frame in seen_frames[1:])

@@ -1,4 +1,4 @@
-"""Probes over small programs whose delays are known: what is counted, of whom, and when."""
+"""Probes over small programs whose delays are known: counts, of whom, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A probe's session from before its start to what it leaves: refusals, what its folder keeps, and nothing behind."""
+"""A probe's session from before its start to after its end: refusals, files in its folder, and nothing behind."""
 
 from __future__ import annotations
 

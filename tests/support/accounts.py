@@ -44,7 +44,7 @@ GONE = (0, 6, 12)
 
 
 def kill_all(uid: int) -> list[int]:
-    """Kills what an account runs, and what it starts meanwhile the next time. Returns the process ids."""
+    """Kills an account's processes, and those that start meanwhile the next time. Returns the process ids."""
     pids = processes_of(uid)
     for pid in pids:
         with suppress(OSError):

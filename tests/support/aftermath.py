@@ -12,7 +12,7 @@ from tui.app import Bench
 
 
 def text(pilot: Pilot[Any]) -> str:
-    """The screen in one line, so that what was folded is found."""
+    """The screen in one line, so that folded text is found."""
     assert isinstance(pilot.app, Bench)
     return " ".join(pilot.app.screen_text().split())
 

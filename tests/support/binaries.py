@@ -1,4 +1,4 @@
-"""Servers' binaries as far as attaching goes: what was read of real ones of every major version, in binaries.json.
+"""Servers' binaries as far as attaching goes: sections of real ones of every major version, in binaries.json.
 
 label -> functions: name -> [T exported or t static, first 8 bytes], and the USDT probes that are used.
 """

@@ -104,7 +104,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def picture(self, to: Path) -> None:
-        """Writes what is seen as a PNG."""
+        """Writes the view as a PNG."""
         to.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _next(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ FRAMES = {OLD: {"PostgresMain;ExecDelete": 40, "PostgresMain;pg_plan_query": 40}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A screen over a run: its mode, what is replayed in it, keys, and the words awaited before each and at the end."""
+    """A screen over a run: its mode, the moment replayed, keys, and the words awaited before each and at the end."""
 
     mode: str
     words: str

@@ -1,7 +1,7 @@
 """A runner of somebody's CI, in a sandbox, for the script of action.yml: needs root to take everything else away.
 
 A job is a user with no privilege, in namespaces of its own, with a read-only home, its own /nix, and neither KVM,
-tracefs nor a PMU. What a real runner keeps between jobs, or may keep, is in the runner's folder.
+tracefs nor a PMU. Files that a real runner keeps between jobs, or may keep, are in the runner's folder.
 """
 
 from __future__ import annotations

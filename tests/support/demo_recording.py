@@ -8,7 +8,7 @@ about ten minutes, once. The recording takes about twenty more, and the pictures
 given with `--pg BASE,OTHER`, and another file, without pictures, with `--to`.
 
 In l.i1 of the second repeat the second build's insert backend is stopped for a while (SIGSTOP); later a session of a
-`nightly report` holds a lock on its table. What would tell where it was made is taken out. It is written only if it
+`nightly report` holds a lock on its table. Traces of the place of its making are taken out. It is written only if it
 shows what the guide tells of: both incidents as long as they were, and a slower build.
 """
 
@@ -57,7 +57,7 @@ debian_tarball "$1" "$2" && exit
 version=$(sed -n "s/.*_\\([0-9.]*\\)\\.orig\\.tar\\.bz2'.*/\\1/p" "$2/uris")
 debian_tarball "$version" "$2" || { echo "$why" >&2; exit 1; }
 """
-# What makes the second build slower: it compares each key of an index several times.
+# The slow-down of the second build: it compares each key of an index several times.
 SLOWER = "src/backend/access/nbtree/nbtsearch.c"
 COMPARES = re.compile(r"^int32\n_bt_compare\((.*?)\)\n\{", re.MULTILINE | re.DOTALL)
 AGAIN = """
@@ -119,7 +119,7 @@ def record(builds: str, probes: str, out: Path) -> Path:
     bench = Bench(out)
     observed = ("--probes", probes) if probes else ()
     bench.detached("--pg", builds, *SIZE, *SHAPE, *observed)
-    second = builds.split(",")[1].partition("=")[0]  # of what was built for it, its label
+    second = builds.split(",")[1].partition("=")[0]  # of its build, the label
     attempt, step = second_build(bench, second)
     time.sleep(WARM_S)
     backend = bench.backend(step, "insert")
@@ -140,7 +140,7 @@ def record(builds: str, probes: str, out: Path) -> Path:
 def neutral(run: Path, builds: str, folders: Mapping[str, str] = {}) -> None:
     """Takes out of a run where it was made: names of the host and of folders, how its kernel was started.
 
-    `folders` are further ones, and what they are to be called. Of the sampled stacks those of the step's own
+    `folders` are further ones, with their new names. Of the sampled stacks those of the step's own
     connections stay: the others are large, and nobody is led to them.
     """
     names = {str(run.parent): "/var/tmp/pgbed", **folders}
@@ -192,7 +192,7 @@ def busy_share(seconds: float = 5.0) -> float:
 
 
 def check(run: Path) -> None:
-    """Exits with what the recording lacks of what the guide tells."""
+    """Exits with events of the guide that the recording lacks."""
     _, step, incidents = stalled(run)
     texts = [incident_words(incident, FAR_NS) for incident in incidents]
     lengths = [max(stall_seconds(stall, FAR_NS) for stall in incident) for incident in incidents]

@@ -1,4 +1,4 @@
-"""A server that says it is of a version that nobody has yet: 18.6 with other words for some of what it has."""
+"""A server that says it is of a version that nobody has yet: 18.6 with other words for some of its features."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from engine.core.model import config_key
 
 EVIL = "\x1b[2J\x1b]0;owned\x07[/red][bold]\u202e\x9b\nnext\r"
-# What would be refused, or mean another run.
+# Values that would be refused, or mean another run.
 KEPT = ("schema", "created", "kind", "arm", "run", "interleave", "stop", "counters")
 
 

@@ -1,4 +1,4 @@
-"""A program that is watched, and what is seen of it: its frames, and the processes that count."""
+"""A program that is watched, and the observations: its frames, and the processes that count."""
 
 from __future__ import annotations
 

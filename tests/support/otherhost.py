@@ -1,8 +1,8 @@
 """Another host for clients, as tests have it: a way there that is no ssh, for where there is no server of ssh.
 
 The stand-in takes ssh's arguments and runs the command in a shell of this machine, with an environment of its own and
-a folder of its own for temporary files. As with ssh, what is there sees the end of its input when the stand-in ends,
-however that ends. It can hold all bytes back for a while, each way. What real ssh does is tested in
+a folder of its own for temporary files. As with ssh, a process there sees the end of its input when the stand-in ends,
+however that ends. It can hold all bytes back for a while, each way. The behaviour of real ssh is tested in
 test_other_host.py, outside the Nix build.
 """
 

@@ -28,7 +28,7 @@ README = ("live-110x40", "compare-100x30", "slices-100x30")
 GLYPHS = "braille"
 FIRST = ""
 # A picture: the screen that is opened, the step that is replayed of the cell with stalls (`FIRST`: the one that has
-# them), keys, and what is awaited before each of them and at the end.
+# them), keys, and the words awaited before each of them and at the end.
 Picture = tuple[str, str, tuple[tuple[str, str], ...], str]
 
 
@@ -50,7 +50,7 @@ PICTURES: dict[str, Picture] = {
 
 
 async def taken(pilot: Pilot[Any], picture: Picture) -> str:
-    """Presses the keys, and draws what is shown then."""
+    """Presses the keys, and draws the screen then."""
     app = pilot.app
     _, _, keys, end = picture
 

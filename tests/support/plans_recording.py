@@ -3,8 +3,8 @@
     python -m tests.support.plans_recording engine/cli/plans.tar.xz [--pg BASE,OTHER]
 
 The application is the tests' own (tests/workloads/own/skewed): twelve tables, generated, and 40 statements that join
-them. It takes about a minute, on a machine with nothing else to do. What would tell where it was made is taken out, and
-it is written only if it shows what the guide tells of: all statements planned, and plans that changed.
+them. It takes about a minute, on a machine with nothing else to do. Traces of the place where it was made are removed,
+and it is written only if it shows what the guide tells of: all statements planned, and plans that changed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def record(builds: str, out: Path, application: Path) -> Path:
 
 
 def check(run: Path) -> None:
-    """Exits with what the recording lacks of what the guide tells."""
+    """Exits with events of the guide that the recording lacks."""
     compared = json.loads(Bench(run.parent)("compare", str(run), "--json").stdout)
     changes = [text for section in compared["sections"] if section["key"] == "plans" for text in section["findings"]]
     print(*changes, sep="\n")

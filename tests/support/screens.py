@@ -288,7 +288,7 @@ def show_launch(
 
 
 async def estimated(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-    """Wait for the plan's estimate, or for what is wrong with the plan."""
+    """Wait for the plan's estimate, or for the plan's errors."""
     await until(pilot, lambda: screen.estimate is not None or bool(screen.trouble))
 
 

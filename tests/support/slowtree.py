@@ -1,6 +1,6 @@
 """A repository of PostgreSQL's shape whose builds run a server that is there, slowed down by a loop in each commit.
 
-Each commit's `src/backend/spin` is how many times around for each message that a backend receives. What the recipe
+Each commit's `src/backend/spin` is how many times around for each message that a backend receives. All that the recipe
 makes of the real source is shown by the server that ./check compiles.
 """
 

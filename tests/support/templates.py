@@ -1,7 +1,7 @@
 """Installs whose `initdb` copies the cluster that the real one made for the same options before.
 
 To make a cluster takes most of a second of CPU, and the tests start hundreds of servers, whose clusters would all be
-alike. What is about `initdb` itself uses the installs as they are (`by_itself`, BY_THEMSELVES), and so do all tests
+alike. Tests of `initdb` itself use the installs as they are (`by_itself`, BY_THEMSELVES), and so do all tests
 outside the Nix build.
 """
 

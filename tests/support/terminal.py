@@ -53,7 +53,7 @@ class Terminal:
         return time.monotonic() - self.began_s
 
     def watch(self, seconds: float) -> None:
-        """Reads what is shown for a while."""
+        """Reads the output for a while."""
         end_s = time.monotonic() + seconds
         while (left_s := end_s - time.monotonic()) > 0:
             self._read(min(left_s, 0.5))

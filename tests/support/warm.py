@@ -1,9 +1,9 @@
 """Processes of the project without their start: one that has loaded everything forks for each.
 
 To load a command of `bench` takes several times longer than to do what it says, and the tests call a thousand; so it
-is with the clients' launcher. What is forked is a process of its own: it has the environment, the folder and the pipes
+is with the clients' launcher. A forked command is a process of its own: it has the environment, the folder and pipes
 that it is given, and runs its module as `python -m` does. A `bench` that was forked forks its engine, and that forks
-its launchers; conductors, meters and reapers load little. What is loaded by which command, signals and terminals are
+its launchers; conductors, meters and reapers load little. The modules that a command loads, signals and terminals are
 tested with interpreters of their own, down to the launchers: in tests/tui, test_imports, test_opening, test_bench and
 test_terminal*; in tests/engine, run/test_faults and test_wheel.
 """
@@ -136,7 +136,7 @@ def start(module: str, given: Mapping[int, int], environment: dict[str, str], wo
 
 
 def suits(environment: Mapping[str, str]) -> bool:
-    """Whether what is loaded already would be loaded in this environment."""
+    """Whether the loaded modules would be loaded in this environment."""
     return settled(environment) == _SETTLED and environment.get(WORKLOADS, "") in ("", TOY)
 
 
@@ -166,7 +166,7 @@ def _forker(_: int, workloads: str) -> tuple[socket.socket, subprocess.Popen[byt
 
 
 def serve(asked: socket.socket) -> dict[str, Any] | None:
-    """Returns in each child, with what it is to be; and with None when nobody asks any more."""
+    """Returns in each child, with its command; and with None when nobody asks any more."""
     running: dict[int, socket.socket] = {}
     while True:
         for ready in select.select([asked.fileno(), *running], [], [])[0]:
@@ -287,7 +287,7 @@ def become(module: str, words: Sequence[str], environment: dict[str, str], folde
 
 
 def main() -> None:
-    """The child that `_forker` starts. It ends without undoing what was loaded, which takes as long as a command."""
+    """The child that `_forker` starts. It ends without unloading modules, which takes as long as a command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal's, which is for the tests
     load()
     request = serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Asking `bench` for what is not in the journal."""
+"""Asking `bench` for values that the journal lacks."""
 
 from __future__ import annotations
 

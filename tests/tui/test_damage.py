@@ -99,7 +99,7 @@ def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: s
             await pilot.pause()
             if size == (80, 24):
                 assert said in text(pilot)
-            elif size == (60, 18):  # shows less, and so may not meet what is damaged
+            elif size == (60, 18):  # shows less, and so may not meet the damage
                 assert said in text(pilot) or "/6 cells" in text(pilot)
             assert "Traceback" not in text(pilot)
         for size in sizes:

@@ -75,7 +75,7 @@ def test_each_key_does_something_and_breaks_nothing(
             await pilot.click(row, offset=(key.place, 0))
             await pilot.pause()
             if shown(pilot) == before:
-                await pilot.pause(0.3)  # what is asked of another process
+                await pilot.pause(0.3)  # for the answer of another process
             assert shown(pilot) != before, (mode, key.description)
             clicked.append(key.description)
             await back_to(pilot, screen, mode)

@@ -25,7 +25,7 @@ from tests.support.journal import CELL, Growing, growing
 from tests.support.screens import drive, until
 from tests.support.terminal import Terminal
 
-AHEAD_NS = 3600 * 10**9  # of the clock: what is written is never old, however slowly an interface starts
+AHEAD_NS = 3600 * 10**9  # of the clock: a written moment is never old, however slowly an interface starts
 
 pytestmark = pytest.mark.nightly("storms last, and are of one kind")
 
@@ -67,7 +67,7 @@ def test_a_screen_slower_than_resizes_settles_on_the_last(
 
 @pytest.fixture
 def watchers(tmp_path: Path) -> Iterator[Callable[[Growing], Terminal]]:
-    """Starts interfaces on a run, each in a terminal of its own; ends what is left of them."""
+    """Starts interfaces on a run, each in a terminal of its own; ends the rest of them."""
     started: list[Terminal] = []
 
     def watch(live: Growing) -> Terminal:

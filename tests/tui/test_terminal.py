@@ -86,7 +86,7 @@ class Tmux:
         wait_for(lambda: self.screen().rstrip().endswith("ready>"), "the shell")
 
     def kill(self) -> None:
-        """The terminal goes away, with what runs in it."""
+        """The terminal goes away, with its processes."""
         with suppress(subprocess.CalledProcessError):
             self.tell("kill-server")
 

@@ -1,4 +1,4 @@
-"""Extensions as labels name them: what is refused, and what contrib of a server at hand has."""
+"""Extensions as labels name them: refusals, and the contrib of a server at hand."""
 
 from __future__ import annotations
 

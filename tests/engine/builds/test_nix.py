@@ -1,4 +1,4 @@
-"""Nix's commands: how they are called, and what a real Nix reports of a build, a failure and another hash."""
+"""Nix's commands: how they are called, and a real Nix's reports of a build, a failure and another hash."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.support import smalltree
 
 pytestmark = pytest.mark.outside  # git is not there in a Nix build
 
-# What git runs in what it is asked below; a signed commit, a promised object and a submodule are there.
+# Programs that git runs for the questions below; a signed commit, a promised object and a submodule are there.
 PLAUSIBLE = (
     "core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "diff.external", "diff.evil.command",
     "diff.evil.textconv", "filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "gpg.program",

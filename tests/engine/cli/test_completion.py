@@ -1,4 +1,4 @@
-"""Completion in shells: the scripts, and what they complete in a real bash."""
+"""Completion in shells: the scripts, and their completions in a real bash."""
 
 import shlex
 import shutil

@@ -1,4 +1,4 @@
-"""`bench doctor`: what is wrong is said with its reason and its remedy, what is well is left in peace."""
+"""`bench doctor`: faults are printed with reason and remedy, and nothing else is."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_program_that_workloads_call_is_missed_by_name(new_folder: Any, monkey
 
 @pytest.mark.parametrize("uid", [0, 1000])
 def test_doctor_and_the_list_of_probes_say_the_same(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
-    """The helper of root mounts the tracing file system: what is not mounted keeps nobody else's probes off."""
+    """The helper of root mounts the tracing file system: while it is not mounted, other users' probes run."""
     machine = Facts(linux=True, kernel=(6, 12), bpftrace=(0, 21), uid=uid, capabilities=0, sudo=True, tracefs=False,
                   tracepoints=None, btf=True, uprobes=True)  # fmt: skip
     monkeypatch.setattr(selection, "facts", lambda: machine)

@@ -1,4 +1,4 @@
-"""`bench tag`, `bench delete`, and what `bench list runs` says of a run."""
+"""`bench tag`, `bench delete`, and the row of a run in `bench list runs`."""
 
 from __future__ import annotations
 

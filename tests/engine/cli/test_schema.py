@@ -1,4 +1,4 @@
-"""`bench schema`: what it prints describes what is written."""
+"""`bench schema`: it describes all output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines between processes: how a stream is cut, and what a peer that is gone, silent or hostile can do."""
+"""Lines between processes: how a stream is cut, and the power of a peer that is gone, silent or hostile."""
 
 from __future__ import annotations
 

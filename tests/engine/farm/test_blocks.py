@@ -79,7 +79,7 @@ def writes(report: bytes) -> str:
 
 @pytest.fixture
 def realised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, int, str], list[FarmBlock]]:
-    """Realises blocks over a Nix that is this script; an output is a file. Prints what is said."""
+    """Realises blocks over a Nix that is this script; an output is a file. Prints all messages."""
 
     def realised(script: str, count: int, builders: str = LINE.format("b")) -> list[FarmBlock]:
         program = tmp_path / "bin" / "nix-store"
@@ -137,7 +137,7 @@ def test_a_block_whose_run_fails_is_not_tried_again(
     realised: Callable[..., list[FarmBlock]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     drv = DRV.format(HASH, 1)
-    # What the builder itself reports of its build stands within Nix's own of it.
+    # The builder's own report of its build stands within Nix's own of it.
     said = built(1, drv, "ssh-ng://b") + built(2, drv) + printed(2, "bench: no room", f"{ENDED}2") + stopped(2)
     (block,) = realised(writes(said + error(f"builder for '{drv}' failed with exit code 2") + stopped(1)), 1)
     assert (block.state, block.builder, block.tries, block.reason) == ("failed", "ssh-ng://b", 1, "no room")

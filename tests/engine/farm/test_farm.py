@@ -70,7 +70,7 @@ def needed(*words: str) -> None:
 def seed(account: str, store: Path) -> None:
     """Gives an account's store what bench is made of, by links where it can: 400 MB are not sent by ssh.
 
-    Servers, plans and what blocks are made of by themselves are copied by Nix.
+    Nix itself copies servers, plans and the inputs of blocks.
     """
     bench = Path(os.environ["PGBED_BENCH"]).resolve().parents[1]
     closure = call("nix-store", "--query", "--requisites", str(bench)).split()

@@ -32,7 +32,7 @@ def image(release: str = RELEASE) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A kernel's folder: half of what guests need is built in."""
+    """A kernel's folder: half of a guest's needs are built in."""
     place = tmp_path / "lib" / "modules" / RELEASE
     for name in REQUIRED[::2]:
         (place / "kernel" / f"{name}.ko").parent.mkdir(parents=True, exist_ok=True)

@@ -263,7 +263,7 @@ def test_backends_that_live_between_two_samples_are_counted(server: Servers) -> 
     assert first is not None and last is not None
     unseen = difference(first.kinds[UNSEEN], last.kinds[UNSEEN])
     assert unseen["cpu_ns"] >= spent.cpu_ns - 2 * TICK_NS
-    # Written to the page cache, but removed with the session before it came to the disk. The kernel counts what is
+    # Written to the page cache, but removed with the session before it came to the disk. The kernel counts pages
     # meant for a disk: on a tmpfs nothing is.
     on_disk = environment.record(running.data_dir)["storage"]["filesystem"] != "tmpfs"
     assert (spent.write_bytes > 0) == on_disk

@@ -1,4 +1,4 @@
-"""A run as one file: what is packed is read again, and nothing else is taken out of a file that somebody else made."""
+"""A run as one file: packed files are read again, and nothing else is taken from another user's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stall detector on made-up and recorded-like series: what is a stall, when, and what is not."""
+"""The stall detector on made-up and recorded-like series: stalls, when they begin, and near misses."""
 
 import json
 from collections.abc import Iterable

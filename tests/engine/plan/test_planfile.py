@@ -1,4 +1,4 @@
-"""Plans kept as TOML: the fields of a request; what is wrong is one line; the command line wins."""
+"""Plans kept as TOML: the fields of a request; an error is one line; the command line wins."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_only_what_is_not_as_usual_is_written() -> None:
     assert Request(builds=("16.3",)).entries() == {"builds": ["16.3"]}
     cells = {"builds": ["16.3"], "interleave": "cells"}
     assert planfile.request({**cells, "clients": 1, "placement": "free"}).entries() == cells
-    # What slices may replace is kept where they may come, also where it is as usual.
+    # Values that slices may replace are kept where they may come, also where it is as usual.
     kept = {"builds": ["16.3"], "placement": "free"}
     assert planfile.request(kept).entries() == kept
 

@@ -1,4 +1,4 @@
-"""The plan of a workload, as what is asked for comes to it."""
+"""The plan of a workload, from the options that it is given."""
 
 from __future__ import annotations
 

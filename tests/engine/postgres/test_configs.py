@@ -109,7 +109,7 @@ def test_insert_scale_factor_is_left_out_before_13_and_recorded(name: str, build
 
 
 REACHING = re.compile(r"command|librar|conninfo|path|passphrase|file|director|password|target|slot|standby|tablespace")
-# What looks as if it reached out, and does not: libraries by their paths are left out.
+# Settings that look as if they reached out, and do not: libraries by their paths are left out.
 HARMLESS = frozenset({
     "allow_in_place_tablespaces", "autovacuum_worker_slots", "file_copy_method", "file_extend_method",
     "idle_replication_slot_timeout", "local_preload_libraries", "log_temp_files", "max_files_per_process",

@@ -169,7 +169,7 @@ def test_non_default_settings_have_the_servers_value(major: int, server: Servers
         assert settings["shared_buffers"].value == "64MB"
         assert settings["shared_buffers"].source == "configuration file"
         assert settings["wal_buffers"].value.endswith("MB")
-        # What the monitor set for itself is not the server's.
+        # The monitor's own settings are not the server's.
         assert "statement_timeout" not in settings and "application_name" not in settings
         assert "data_directory" not in settings
         with running.connect() as connection:

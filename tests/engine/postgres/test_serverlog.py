@@ -216,7 +216,7 @@ def test_relations_are_named_as_everywhere_else() -> None:
 
 @pytest.fixture
 def talkative(server: Servers) -> Iterator[Callable[[int], tuple[Server, psycopg.Connection[object]]]]:
-    """A server that logs what is read here, set back afterwards."""
+    """A server that logs the events read here, set back afterwards."""
     used: list[psycopg.Connection[object]] = []
     wanted = {
         "log_checkpoints": "on",

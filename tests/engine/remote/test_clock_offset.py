@@ -29,9 +29,7 @@ def test_the_true_offset_is_within_the_error_of_the_best_trip(
 
 def test_clocks_that_run_apart_or_are_hardly_known_are_refused() -> None:
     first = Offset(5_000_000, 100_000, 0)
-    assert not clock_offset.unsteady(
-        first, Offset(5_900_000, 100_000, 100_000_000)
-    )  # a jump within what is allowed for
+    assert not clock_offset.unsteady(first, Offset(5_900_000, 100_000, 100_000_000))  # a jump within the allowance
     assert not clock_offset.unsteady(first, Offset(55_000_000, 100_000, 60_000_000_000))  # 0.8 ms a second
     assert "moved by 69.8 ms against this machine's within 60.0 s" in clock_offset.unsteady(
         first, Offset(75_000_000, 100_000, 60_000_000_000)

@@ -21,7 +21,7 @@ from tests.faults.call import Outcome, call, faults
 from tests.support.journal import make_run
 
 HOME = Path(engine.__file__).parents[1]
-# What writes, and where alone it may stand: it is given what mypy knows to be visible.
+# Writers, and the only places for them: they take text that mypy knows to be visible.
 WRITING = {
     "print": "engine/core/text.py",
     "echo": "engine/report/console.py",

@@ -123,7 +123,7 @@ def test_no_slower_passes_and_no_faster_does_not(tmp_path: Path) -> None:
 
 
 def test_a_small_tolerance_fails_on_a_certain_loss(tmp_path: Path) -> None:
-    """The verdict of all is `same`; that l.i1 is a little slower is certain, and what is faster is no loss."""
+    """The verdict of all is `same`; that l.i1 is a little slower is certain, and a gain is not a loss."""
     effects = {("17.0", "l.i1"): 0.99, ("17.0", "l.x"): 1.01}
     run = make_run(tmp_path / "runs" / "r", repeats=5, effects=effects, noise=0.0005)
     assert gate(run).exit_code == gate(run, "--tolerate", "1.5%").exit_code == 0

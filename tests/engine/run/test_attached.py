@@ -1,4 +1,4 @@
-"""Servers that are running already: compared by what they say themselves, with nothing left on them."""
+"""Servers that are running already: compared by their own views, with nothing left on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.benchcall import Bench, wait_for
 from tests.support.between import Relay
 from tui.live import text as live_text
 
-PASSWORD = "open:\\sesame 7Q"  # with what must be escaped in a file of passwords
+PASSWORD = "open:\\sesame 7Q"  # with characters to escape in a file of passwords
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--plain")
 LONG = ("--rows", "2000", "--rows-written", "50000000", "--steps", "l.i1", "--repeats", "1")
 ROLES = f"""
@@ -111,7 +111,7 @@ def passfile(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def compared(running: list[Running], new_folder: Callable[[], Path]) -> tuple[Bench, str]:
-    """A run of the Insert Benchmark on both, three pairs, and what was printed. One password is in a file."""
+    """A run of the Insert Benchmark on both, three pairs, and its output. One password is in a file."""
     folder = new_folder()
     bench = Bench(folder / "runs", {"PGPASSFILE": str(passfile(folder)), "PGOPTIONS": "-c work_mem=77MB"})
     old, new = running

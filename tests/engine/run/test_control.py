@@ -1,4 +1,4 @@
-"""The control socket: commands to an engine that runs, and what becomes of callers that misbehave."""
+"""The control socket: commands to an engine that runs, and the fate of callers that misbehave."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def listening(run: Path, answer: Callable[[dict[str, Any]], str]) -> Iterator[Co
 
 
 def echo(record: dict[str, Any]) -> str:
-    """Answers with what was asked, and refuses what asks for it."""
+    """Answers with the question, and refuses commands that ask for it."""
     if "refuse" in record:
         raise UserError("no")
     return f"heard {record['mark']}"

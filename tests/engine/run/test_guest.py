@@ -29,8 +29,8 @@ BOOT_S = 400.0
 GUEST = ("--accelerator", "tcg", "--guest-pin", "0", "--guest-memory", "1GB")
 SWEEP = ("--workload", "pgbench-select", "--clients", "1,2", "--seconds", "2", "--pgbench-scale", "1", "--repeats", "1",
          "--warmup-seconds", "0", "--set", "shared_buffers=32MB", "--probes", "runq")  # fmt: skip
-# What a guest survives, and then what it does not: disk full, all memory taken, and nobody to feed the watchdog. Last
-# comes what kernels say of an emulator's clocks.
+# Faults that a guest survives, and then those it does not: disk full, all memory taken, and nobody to feed the
+# watchdog. Last come messages of kernels about an emulator's clocks.
 FAULTS = """#!/bin/sh
 dd if=/dev/zero of=/bench/full bs=1M count=100
 tail < /dev/zero

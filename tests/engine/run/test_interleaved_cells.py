@@ -1,4 +1,4 @@
-"""Runs whose cells are interleaved, as a user starts them: slices of their steps, what ends them, what is refused."""
+"""Runs whose cells are interleaved, as a user starts them: slices of their steps, their ends, refusals."""
 
 from __future__ import annotations
 

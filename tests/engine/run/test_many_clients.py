@@ -1,4 +1,4 @@
-"""Many clients: the server takes their connections, and what is too many is refused before anything starts."""
+"""Many clients: the server takes their connections, and too many are refused before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-shot timings on real servers, from the plan to what is told of them; and that nothing outlives them."""
+"""One-shot timings on real servers, from the plan to the report; and that nothing outlives them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labels(build: Callable[[int | str], Build]) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def measured(new_folder: Callable[[], Path], labels: tuple[str, str]) -> Iterator[tuple[Bench, str]]:
-    """A run of all tasks on an old and a new server, once each, and what it printed."""
+    """A run of all tasks on an old and a new server, once each, and its output."""
     bench = Bench(new_folder() / "runs")
     done = bench("run", "--pg", ",".join(labels), "--repeats", "1", "--workload", "micro", *SMALL, "--plain")
     assert done.returncode == 0, done.stderr + done.stdout + str([attempt.reason for attempt in bench.attempts()])

@@ -24,7 +24,7 @@ DO $$ BEGIN
   END IF;
 END $$;
 """
-# What a dump of the field has besides tables and rows.
+# Contents that a dump of the field has besides tables and rows.
 BESIDES = r"""\restrict abc
 CREATE DATABASE shop WITH TEMPLATE = template0 ENCODING = 'UTF8' LOCALE = 'en_US.UTF-8';
 \connect shop

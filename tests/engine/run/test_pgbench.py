@@ -1,4 +1,4 @@
-"""pgbench as a workload, from its plan to what is told of it, on real servers."""
+"""pgbench as a workload, from its plan to the report, on real servers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
             roles = reader.roles(step.id)
             assert len({row.backend_pid for row in roles}) == len(roles) == role.connections
             counted = sum(second.statements for row in roles for second in reader.role_seconds(row.id))
-            # Seconds are estimates by what is not written yet: a block of 4 KiB of its log for each client.
+            # Seconds are estimates, as some lines are not yet written: a block of 4 KiB of its log for each client.
             assert counted == pytest.approx(role.statements, rel=0.05, abs=len(roles) * every * 128)
     program = read_manifest(bench.run).workload["programs"]["pgbench"]
     assert program["version"].startswith("pgbench (PostgreSQL)") and len(program["digest"]) == 64

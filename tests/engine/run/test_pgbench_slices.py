@@ -83,7 +83,7 @@ def test_what_was_done_in_each_slice_is_known_of_whole_blocks(done: Bench) -> No
         counted, active_ns = sum(row.ops for row in slices), sum(row.counted_ns for row in slices)
         assert all(row.ops == row.cpu_ops and row.stopped > CLIENTS for row in slices)
         assert 0 < counted <= role.statements and active_ns < totals.seconds * 1e9
-        # Slices are told to the last: what lacks is the first block, and what was begun of another.
+        # Slices are reported to the last, but for the first block and one that was begun.
         assert active_ns > totals.seconds * 1e9 - 5 * 1.2 * 50e6 - LATE_NS
         assert counted / active_ns * 1e9 == pytest.approx(role.statements / totals.seconds, rel=0.15)
         assert totals.wall_seconds > 1.5 * totals.seconds

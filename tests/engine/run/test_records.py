@@ -34,7 +34,7 @@ def refused(bench: Bench, *arguments: str) -> str:
 
 @contextmanager
 def edited(run: Path) -> Iterator[dict[str, Any]]:
-    """The manifest of a run, written again with what is changed of it."""
+    """The manifest of a run, written again with changes."""
     record = json.loads((run / "manifest.json").read_text())
     yield record
     (run / "manifest.json").write_text(json.dumps(record))

@@ -72,7 +72,7 @@ def test_counts_of_clients_elsewhere_are_as_of_clients_here(finished: Bench) -> 
         assert steps["l.i0"].totals.roles["insert"].rows == 2000  # type: ignore[union-attr]
         query = steps["qr100"].totals
         assert query is not None and 3.95 < query.seconds < 4 + PATIENCE_S
-        # Told as they go, not at the end; but on a busy machine what is told of a second may come in the next one.
+        # Told as they go, not at the end; but on a busy machine the report of a second may come in the next one.
         seconds = reader.role_seconds(reader.roles(steps["qr100"].id)[-1].id)
         assert sum(second.statements > 0 for second in seconds) > 1, seconds
 

@@ -1,4 +1,4 @@
-"""Clients over TCP on this machine: who may connect, with what, and what is recorded of it."""
+"""Clients over TCP on this machine: who may connect, with which password, and the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conductor over two real servers, their clients real processes: whose turn it is, and what is counted."""
+"""The conductor over two real servers, their clients real processes: whose turn it is, and the counts."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_work_left_at_the_end_is_done_but_not_counted(
         for side, page in enumerate(pages):
             assert page.word(0, Word.STATEMENTS) == questions[side]
             assert sum(turn.cpu_ops for turn in slices if turn.side == side) <= min(questions)
-            # What it paused for lies between its begin and its end, so that active time is right.
+            # Its pauses lie between its begin and its end, so that active time is right.
             active_ns = page.word(0, Word.ENDED_NS) - page.words[Control.START_NS] - page.words[Control.PAUSED_NS]
             assert active_ns >= sum(turn.counted_ns for turn in slices if turn.side == side)
     blocks = {turn.block for turn in slices}

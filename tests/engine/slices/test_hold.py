@@ -1,4 +1,4 @@
-"""Servers side by side that stand still while another does what is not driven in slices."""
+"""Servers side by side that stand still while another does work that is not sliced."""
 
 from __future__ import annotations
 

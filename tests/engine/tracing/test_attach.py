@@ -1,4 +1,4 @@
-"""Probes attached to real runs: what they count, by role, and what becomes of a run when they come to harm."""
+"""Probes attached to real runs: their counts by role, and the course of a run when they fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.journal import make_run
 
 pytestmark = [pytest.mark.outside, pytest.mark.first]
 
-# Steps that wait in each commit, and last longer than a busy machine takes for what is asked of them while they run.
+# Steps that wait in each commit, and last longer than a busy machine takes for the questions asked while they run.
 WRITES = ("--steps", "l.i0,l.i1", "--repeats", "1")
 LASTING = (*WRITES, "--rows", "2000", "--rows-written", "60000", "--set", "shared_buffers=32MB", *WAITING)
 

@@ -1,4 +1,4 @@
-"""Columns keep the least and the greatest of what fell into them, and a gap stays a gap."""
+"""Columns keep the least and the greatest of their points, and a gap stays a gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base's curve behind another: aligned by work, or by time, and what of it is still to come."""
+"""The base's curve behind another: aligned by work, or by time, and the part still to come."""
 
 from __future__ import annotations
 

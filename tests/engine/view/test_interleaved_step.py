@@ -126,7 +126,7 @@ def test_what_a_server_does_is_told_by_its_active_time(tmp_path: Path) -> None:
         assert view.rate_per_s == 8000  # 4000 in half a second
         assert view.machine.server_cpu_percent == pytest.approx(80)
         assert view.machine.server_cpu_us_per_op == pytest.approx(100)
-        live.hand.at_ns += SECOND_NS // 2  # what is done is known as of the last tick
+        live.hand.at_ns += SECOND_NS // 2  # work is known as of the last tick
         assert player.look().fraction == pytest.approx(1 / 12)
 
 

@@ -1,4 +1,4 @@
-"""Behind a line of Compare: every cell, its stalls and causes, its replay, and what the keys there do."""
+"""Behind a line of Compare: every cell, its stalls and causes, its replay, and the keys there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison as lines of text, without a terminal: widths, signs, dots, sorting, and what is not lost."""
+"""A comparison as lines of text, without a terminal: widths, signs, dots, sorting, and nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals drawn on one logarithmic axis: where they lie, what is beyond it, and how the table makes room for them."""
+"""Intervals drawn on one logarithmic axis: where they lie, values beyond it, and how the table makes room for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare: the judgement as `bench compare` gives it, and what moves, sorts and chooses in its table."""
+"""Compare: the judgement as `bench compare` gives it, and the keys that move, sort and choose in its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The slices of a step as lines: where dots, the running ratio and what others did stand, and what is said of them."""
+"""The slices of a step as lines: places of dots, running ratio and others' work, and the words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flame graph in the terminal: behind `f` on Compare and Probes, what its keys do, and what is missing."""
+"""The flame graph in the terminal: behind `f` on Compare and Probes, its keys, and missing stacks."""
 
 from __future__ import annotations
 

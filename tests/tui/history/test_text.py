@@ -1,4 +1,4 @@
-"""History: what is told of the runs in a folder and of their cells, and what changes while they are looked at."""
+"""History: the runs in a folder and their cells, and changes while they are shown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_screen(out: Path, name: str, keys: tuple[str, ...]) -> None:
     show_history(out, *keys, held_to=name)
 
 
-# -- what is told
+# -- the text
 
 
 def test_runs_are_told_by_what_became_of_them(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""A plan in the making: the same entries as a request has, and what choosing something comes to."""
+"""A plan in the making: the same entries as a request has, and the effect of each choice."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def test_leaving_during_a_call_of_bench_leaves_nothing(
 
 
 def _asking(out: Path) -> list[str]:
-    """Command lines of what asks about a folder."""
+    """Command lines of processes that ask about a folder."""
     return [line for _, line in processes_of(out) if "-m engine" in line]
 
 

@@ -1,4 +1,4 @@
-"""The Live screen of a run under way: it moves with the engine, and what its keys do."""
+"""The Live screen of a run under way: it moves with the engine, and its keys work."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_pausing_stops_painting_and_says_how_far_it_is_behind(tmp_path: Path) ->
         await pilot.pause()
         shown = text_of(pilot)
         assert "PAUSED 7s behind" in shown and "7777" not in shown and "STALL" not in shown
-        await pilot.press("z", "i", "z")  # looks at what is held from another side
+        await pilot.press("z", "i", "z")  # looks at the held moment from another side
         assert "7777" not in text_of(pilot) and "PAUSED 7s behind" in text_of(pilot)
         await pilot.resize_terminal(60, 18)
         await pilot.pause()

@@ -1,4 +1,4 @@
-"""Probes: how each stands, what it counted, and what the keys do."""
+"""Probes: how each stands, its counts, and the keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_screen(
     show_probes(recording, *pressed, then=check)
 
 
-# -- what is told
+# -- the text
 
 
 def test_what_this_machine_has_is_asked_of_bench(recording: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_probe_that_cannot_be_had_says_why_and_what_to_do(
         row | {"state": NO_BTF} if row["probe"] in ("runq", "sched", "offcpu", "stacks") else row for row in rows
     ]
     answered(monkeypatch, without)
-    # Of a recorded step it is told what was, wherever one looks from.
+    # Of a recorded step the past is shown, from wherever one looks.
     text = show_probes(recording)
     assert "no BTF" in next(line for line in text.splitlines() if "runq" in line)
     assert " on " in next(line for line in text.splitlines() if line.startswith(" sched "))

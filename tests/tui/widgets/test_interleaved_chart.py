@@ -99,7 +99,7 @@ def test_of_what_is_to_come_and_of_nothing_no_ratio_is_drawn(glyphs: str) -> Non
 
 @pytest.mark.parametrize("bound", [1.2, 1.6, 3.0, 12.34, 1e4])
 def test_no_axis_of_a_ratio_ends_below_nothing(bound: float) -> None:
-    """A ratio and its inverse are as far from 1; what is beyond the edge is drawn at it."""
+    """A ratio and its inverse are as far from 1; a ratio beyond the edge is drawn at it."""
     wide = Course([SECOND_NS], [SoFar(1.0, 1 / bound, bound, 1)])
     drawn, edge = closing(wide, axis(1), 2, 5, ASCII)
     labels = ratio_labels(edge, 5)

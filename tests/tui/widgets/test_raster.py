@@ -56,7 +56,7 @@ def test_braille_draws_the_extremes_of_every_column(columns: list[tuple[float, f
         low, high = level(span[0], TOP, rows * 4), level(span[1], TOP, rows * 4)
         assert set(range(low, high + 1)) <= marked
         reach = (low, high) if before is None else (min(low, before[1] + 1), max(high, before[0] - 1))
-        assert marked == set(range(reach[0], reach[1] + 1))  # and what joins it to the column before, no more
+        assert marked == set(range(reach[0], reach[1] + 1))  # and the join to the column before, no more
         before = (low, high)
 
 

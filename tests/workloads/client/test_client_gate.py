@@ -99,7 +99,7 @@ def test_a_waiter_wakes_for_a_role_that_had_already_ended(page: Page) -> None:
     waiting.start()
     with forked(page, end):
         waiting.join()
-    client_gate.wait_while(page, Control.CHANGED_NS, known_ns, 3600.0)  # it ended since what is known was read
+    client_gate.wait_while(page, Control.CHANGED_NS, known_ns, 3600.0)  # it ended since the last reading
 
 
 def test_a_role_makes_the_rounds_of_its_quota_and_waits_for_more(page: Page) -> None:
@@ -134,7 +134,7 @@ def test_active_time_stands_still_in_a_pause_and_lacks_it_later(page: Page) -> N
 
 
 class Written:
-    """The words of a page; what is written is kept as (index, value), and done besides."""
+    """The words of a page; each write is kept as (index, value), and done besides."""
 
     def __init__(self, page: Page) -> None:
         self.page, self.stores = page, list[tuple[int, int]]()

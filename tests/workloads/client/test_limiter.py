@@ -78,7 +78,7 @@ def test_in_slices_as_in_whole_cells_a_stall_is_never_made_up() -> None:
         now, _ = rule.after(number, now)
         ends.append(now)
     late = ends[0]
-    # What is left of the second in which it began is sent at once, the rest at the rate.
+    # The rest of the second in which it began is sent at once, the rest at the rate.
     assert sum(end == late for end in ends) == 5 and ends[-1] - ends[5] == 24 * SECOND_NS // 10
 
 

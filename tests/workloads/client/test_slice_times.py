@@ -1,4 +1,4 @@
-"""Turns of clients that know no gate: what the conductor says of them, and what the launcher tells of them later."""
+"""Turns of clients that know no gate: the conductor's word on them, and the launcher's later report."""
 
 from __future__ import annotations
 

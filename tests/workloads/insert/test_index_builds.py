@@ -1,4 +1,4 @@
-"""Indexes that are built again and again, on a real server: what is sent, and what is left."""
+"""Indexes that are built again and again, on a real server: the statements sent, and the indexes left."""
 
 from __future__ import annotations
 

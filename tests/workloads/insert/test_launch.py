@@ -1,4 +1,4 @@
-"""The bounded lead on a real server, and what the clients do when something goes wrong."""
+"""The bounded lead on a real server, and the clients' reaction to faults."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_terminated_backend_is_an_error_of_its_role(loaded: Database) -> None:
         loaded.run(f"SELECT pg_terminate_backend({run.word(2, 'insert', Word.BACKEND_PID)})")
         result = run.finish()
     assert result[2, "insert"].state == State.FAILED
-    # What libpq saw first: the server's farewell, or a connection that was gone.
+    # The first thing that libpq saw: the server's farewell, or a connection that was gone.
     assert result[2, "insert"].error[:5] in ("57P01", "08006")
 
 

@@ -1,4 +1,4 @@
-"""The plan of steps: what each generation and scale comes to, and what the engine hands to the launcher."""
+"""The plan of steps: generations, scales, and the engine's input to the launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hyperfine's JSON in both forms, how it is called, and what is said where what it times fails."""
+"""hyperfine's JSON in both forms, how it is called, and the error where a timed program fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-shot timings as a plan: which tasks, what they need, what is refused."""
+"""One-shot timings as a plan: tasks, their needs, refusals."""
 
 from __future__ import annotations
 

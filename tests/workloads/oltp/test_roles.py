@@ -1,4 +1,4 @@
-"""Loads and clients on real servers: the data, the counts, and what a client goes on after."""
+"""Loads and clients on real servers: the data, the counts, and errors after which a client goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of steps, options that do not go together, and what a record says."""
+"""The plan of steps, options that do not go together, and the record."""
 
 from __future__ import annotations
 

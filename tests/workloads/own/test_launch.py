@@ -126,7 +126,7 @@ def test_extensions_are_put_into_the_schemas_that_the_dump_names(empty: Database
         ("SELECT 1;\nCREATE TABLE t (id int);", 'data.sql:9: 42P07 relation "t" already exists'),
         ("SELECT pg_read_file('/etc/passwd');", "permission denied"),
         ("BEGIN; INSERT INTO t VALUES (0);", "data.sql: its last transaction has no COMMIT"),
-        # What our reader takes for a string is a command for psql.
+        # A string for our reader is a command for psql.
         (
             "SELECT set_config('standard_conforming_strings', 'off', false);\nSELECT 'a\\'' ;\n"
             "\\! touch /tmp/pgbed-never\n--'\n",

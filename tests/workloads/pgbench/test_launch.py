@@ -1,4 +1,4 @@
-"""A program in pgbench's place: what is known of it while it runs, and what is kept of what it prints."""
+"""A program in pgbench's place: its state while it runs, and the kept part of its output."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_turn_is_reported_once_the_log_is_past_the_next(page: Page) -> None:
     slices.tell(opened(0) + 60 * MS)
     assert told(page) == [None, None, None], "more of it may come"
     slices.tell(opened(0) + 125 * MS)
-    # What ended just after the stop, as a signal takes its time, is of that turn, too.
+    # A transaction that ended just after the stop, as a signal takes its time, is of that turn, too.
     assert told(page) == [4, None, None]
     slices.add(0, opened(2) + 1, 4)
     slices.tell(opened(2) + 1)

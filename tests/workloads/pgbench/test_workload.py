@@ -45,7 +45,7 @@ def test_the_logging_rate_is_requested_or_from_the_warm_up(tmp_path: Path) -> No
             for step in (steps[0], steps[len(steps) // 2])
         )
         assert (warm.log_every, warm.log_by_line) == (every, by_line)
-        assert few.log_by_line or warm_up is not fast or every < 64  # one client does little of what several do
+        assert few.log_by_line or warm_up is not fast or every < 64  # one client does little of several clients' work
     assert SELECT.identity(select)["log_every"] == "auto" and SELECT.identity(limited)["log_every"] == 1
     with pytest.raises(msgspec.ValidationError):  # a journal of another's
         msgspec.convert({"log_every": 0}, WarmUp)

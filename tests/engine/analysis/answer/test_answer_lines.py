@@ -1,4 +1,4 @@
-"""The lines that answer what was asked: what they name, count and leave undecided."""
+"""The lines that answer the question: names, counts, and steps left undecided."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.journal import ENVIRONMENT, make_run
     ("effects", "how", "sentence"),
     [
         ({}, {}, "17.0 is within 2% of 16.3 in all 4 steps"),
-        (  # what is slower comes first, the largest effect before others
+        (  # slower steps come first, the largest effect before others
             {"l.i1": 0.9, "qr100": 0.8},
             {},
             "17.0 is slower than 16.3 in 2 of 4 steps: qr100 -20.0% [*], l.i1 -10.0% [*]\nwithin 2% in 2: l.i0, l.x",

@@ -1,4 +1,4 @@
-"""Comparisons of runs with known results: verdicts, why they are withheld, what is refused."""
+"""Comparisons of runs with known results: verdicts, why they are withheld, refusals."""
 
 import json
 import re

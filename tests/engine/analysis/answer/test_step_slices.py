@@ -1,4 +1,4 @@
-"""A step that was driven in slices, block by block: what is read of it, and what is refused."""
+"""A step that was driven in slices, block by block: its values, and refusals."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_known_parts_come_before_scattered_ones(
 
 
 def test_a_part_with_the_opposite_sign_is_not_unexplained(tmp_path: Path) -> None:
-    """A lock makes 1.2 of what is more, less CPU time -0.2 of it: nothing is left."""
+    """A lock makes 1.2 of the difference, less CPU time -0.2 of it: nothing is left."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         cpu_ns = round(totals.seconds * 0.2e9)
@@ -239,7 +239,7 @@ def test_a_part_with_the_opposite_sign_is_not_unexplained(tmp_path: Path) -> Non
 def test_a_full_machine_takes_nothing_from_a_lock() -> None:
     """Half of the time is run-queue wait after a client's message; it was seen as ClientRead, not as the lock."""
     assert blocked({"lock": 34.0, "client": 56.0}, 40.0, 50.0) == pytest.approx({"lock": 34.0, "client": 6.0})
-    # What is CPU time within events is taken from those in which a backend works.
+    # CPU time within events is taken from those in which a backend works.
     assert blocked({"lock": 30.0, "io": 40.0, "client": 10.0}, 60.0, 5.0) == pytest.approx(
         {"lock": 30.0, "io": 40 - 40 / 45 * 15, "client": 5 - 5 / 45 * 15}
     )
@@ -374,7 +374,7 @@ def test_each_planted_slow_down_is_put_down_to_its_cause(
     for _, other in of_step["locked"]:  # however full the machine was
         parts, (role,) = parts_of(other) or pytest.fail("no parts"), other.totals.roles.values()
         whole_us, kinds = sum(parts.values()), wait_kinds.by_kind(wait_kinds.shares(role.waits))
-        # What looks say, but no more than the time in which the backend was neither on a CPU nor waiting for one.
+        # The time by looks, but no more than the time in which the backend was neither on a CPU nor waiting for one.
         blocked_us = whole_us - parts["server_cpu"] - parts["server_runq"]
         most_us = blocked_us / sum(kinds.get(kind, 0.0) for kind in ("lock", "latch", "buffer"))
         assert parts["wait.lock"] == pytest.approx(kinds["lock"] * min(whole_us, most_us)), (parts, role.waits)

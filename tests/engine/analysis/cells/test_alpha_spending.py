@@ -27,7 +27,7 @@ def later(run: Path, days: int) -> Path:
 
 
 def test_successive_runs_are_separate_analyses(tmp_path: Path) -> None:
-    """Each spends half of what is left: 4%, 0.5%, 0.25%, so that all that may still come spend no more than 5%."""
+    """Each spends half of the rest: 4%, 0.5%, 0.25%, so that all that may still come spend no more than 5%."""
     runs = [later(make_run(tmp_path / f"r{day}", repeats=4), day) for day in range(3)]
     levels = [compared_cells(runs[:count]).levels.differs() for count in (1, 2, 3)]
     assert levels == pytest.approx([0.04, 0.0099, 0.0057], rel=1e-2)

@@ -1,4 +1,4 @@
-"""Published tables beside ours: ratios only, and what differs."""
+"""Published tables beside ours: ratios only, and the differences."""
 
 from __future__ import annotations
 

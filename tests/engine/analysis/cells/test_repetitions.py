@@ -21,7 +21,7 @@ from workloads.api.report import Report
 
 STEP = "l.x"
 BASE, OTHER = [1.0, 1.1, 0.9, 1.0], [1.1, 1.2, 1.0, 1.1]
-# Cut anywhere: in a slice, nothing is known of what was done.
+# Cut anywhere: in a slice, nothing is known of the work.
 ROW = SliceRow(1, 0, 0, 0, 0, 50_000_000, 0, 0, 50_000_000, 0, 0, 0, 8, 300_000, 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Verdicts from tests of four kinds: what each claims, how they agree with the interval, and what more pairs decide."""
+"""Verdicts from tests of four kinds: their claims, agreement with the interval, and the effect of more pairs."""
 
 from __future__ import annotations
 

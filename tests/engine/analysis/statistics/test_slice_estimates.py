@@ -42,7 +42,7 @@ Between = tuple[Slices, Slices]
 
 
 def server(work: Sequence[float] | Floats, time: Sequence[float] | Floats | None = None) -> Slices:
-    """A server from what it did in each block and, unless that is 1, in what time; half of it in each slice."""
+    """A server from its work in each block and, unless that is 1, the time; half of it in each slice."""
     done = np.asarray(work, dtype=np.float64)
     spent = np.ones_like(done) if time is None else np.asarray(time, dtype=np.float64)
     return Slices(np.column_stack([done / 2, done / 2]), np.column_stack([spent / 2, spent / 2]))

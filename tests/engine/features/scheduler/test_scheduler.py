@@ -1,4 +1,4 @@
-"""Runs with tunables of the scheduler: what is refused, and what remains of them."""
+"""Runs with tunables of the scheduler: refusals, and the state afterwards."""
 
 from __future__ import annotations
 
