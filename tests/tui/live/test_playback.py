@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from engine.view.step_series import SECOND_NS
 from tests.support.journal import Hand
-from tests.support.screens import STALLED, replay, show_live, text_of
+from tests.support.screens import STALLED, replay, show_live, text_of, until
 from tui.app import Bench
 from tui.live.screen import LiveScreen
 
@@ -52,7 +52,7 @@ def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
         chart = next(row for row in shown.splitlines() if row.startswith("     0"))
         assert "!" in chart and chart.rstrip()[-1] != "!", "and what followed it"
         await pilot.press("n")
-        assert "no later stall" in text_of(pilot)
+        await until(pilot, lambda: "no later stall" in text_of(pilot))
         await pilot.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
         await pilot.pause()
         assert "!insert" in text_of(pilot) and "!delete" in text_of(pilot)
@@ -61,7 +61,7 @@ def test_a_replay_goes_from_stall_to_stall(recording: Path) -> None:
         await pilot.pause()
         assert "STALL insert and delete 4.0s: process 5879" in text_of(pilot)
         await pilot.press("N")
-        assert "no earlier stall" in text_of(pilot)
+        await until(pilot, lambda: "no earlier stall" in text_of(pilot))
 
     replay(recording, check, at_s=1)
 
