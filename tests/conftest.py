@@ -201,9 +201,7 @@ def cell_dir(new_folder: Callable[[], Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def server(
-    build: Callable[[int | str], Build],
-    small_config: Callable[[Build], Config],
-    new_folder: Callable[[], Path],
+    build: Callable[[int | str], Build], small_config: Callable[[Build], Config], new_folder: Callable[[], Path]
 ) -> Iterator[Callable[[int | str], Server]]:
     """A running server of a label or major version, started at its first use, with an empty database `ib`.
 

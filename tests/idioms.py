@@ -85,9 +85,8 @@ HEADLESS = re.compile(
 def headless(path: Path) -> Iterator[tuple[int, str]]:
     """The places in docstrings and comments where "what" stands for a thing that has a name; questions may have it."""
     for line, text in pieces(path) if path.suffix not in (".html", ".css") else ():
-        for match in (
-            HEADLESS.finditer(text.lstrip('"')) if path.suffix != ".py" or text.startswith(("#", '"""')) else ()
-        ):
+        seen = path.suffix != ".py" or text.startswith(("#", '"""'))
+        for match in HEADLESS.finditer(text.lstrip('"')) if seen else ():
             yield line + text.count("\n", 0, match.start()), f"{match[0]!r} names no thing"
 
 

@@ -45,9 +45,7 @@ FRAMES = st.lists(
 
 
 @given(FRAMES)
-def test_a_step_is_the_sum_of_frames_and_the_largest_peak(
-    frames: list[tuple[int, int, int, dict[int, int]]],
-) -> None:
+def test_a_step_is_the_sum_of_frames_and_the_largest_peak(frames: list[tuple[int, int, int, dict[int, int]]]) -> None:
     total: figures.ProbeRecord = {}
     for n, us, longest, histogram in frames:
         counts = {"processes": 1, "n": n, "sum_us": us, "max_us": longest, "plan_us": sorted(histogram.items())}

@@ -13,8 +13,7 @@ pytestmark = pytest.mark.slow  # opens the interface
 
 
 @pytest.mark.parametrize(
-    ("options", "drawn"),
-    [(["--glyphs", "ascii"], "--------"), (["--glyphs=ascii"], "--------"), ([], "────────")],
+    ("options", "drawn"), [(["--glyphs", "ascii"], "--------"), (["--glyphs=ascii"], "--------"), ([], "────────")]
 )
 def test_launch_is_opened_with_what_it_is_to_be_drawn_with(tmp_path: Path, options: list[str], drawn: str) -> None:
     terminal = Terminal([sys.executable, "-m", "engine", *options, "--out", str(tmp_path)])

@@ -34,9 +34,7 @@ def test_evicted_relations_are_read_again_on_any_version(bench: Bench, build: Ca
     assert shown[old] is None and 0 < shown[new] * next(c["ops"] for c in cells if c["build"] == new) <= reads[new]
 
 
-def test_a_build_without_pg_buffercache_restarts(
-    server: Callable[[int | str], Server],
-) -> None:
+def test_a_build_without_pg_buffercache_restarts(server: Callable[[int | str], Server]) -> None:
     sql, options = pgstat.question("evict", 180000), "-c extension_control_path=/nonexistent"
 
     def connected() -> psycopg.Connection[Any]:

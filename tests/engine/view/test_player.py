@@ -204,8 +204,7 @@ def test_it_plays_at_its_speed_and_stops_at_the_end(recording: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "step", "said"),
-    [("000", None, "cell 000 has not been run"), (STALLED, "l.i9", "has no step l.i9")],
+    ("cell", "step", "said"), [("000", None, "cell 000 has not been run"), (STALLED, "l.i9", "has no step l.i9")]
 )
 def test_what_is_not_there_is_said(recording: Path, cell: str, step: str | None, said: str) -> None:
     with pytest.raises(UserError, match=said):

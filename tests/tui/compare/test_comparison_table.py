@@ -26,13 +26,7 @@ from engine.results.ratio import Ratio
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
 from tui.compare import cells_text, comparison_table, explanation
-from tui.compare.comparison_table import (
-    SORTS,
-    USUAL,
-    RowKey,
-    ratio_text,
-    rows,
-)
+from tui.compare.comparison_table import SORTS, USUAL, RowKey, ratio_text, rows
 from tui.compare.dot_plot import DotRow, dots, strips
 from tui.glyphs import SETS
 from tui.marks import width

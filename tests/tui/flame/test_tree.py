@@ -23,11 +23,7 @@ STACKS = st.dictionaries(
 
 
 def graph(
-    stacks: dict[str, tuple[int, int]],
-    certain: tuple[str, ...] = (),
-    *,
-    differential: bool = True,
-    scale: float = 1.0,
+    stacks: dict[str, tuple[int, int]], certain: tuple[str, ...] = (), *, differential: bool = True, scale: float = 1.0
 ) -> FlameGraph:
     base = sum(one for one, _ in stacks.values())
     other = sum(two for _, two in stacks.values())

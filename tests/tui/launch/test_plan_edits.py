@@ -24,15 +24,7 @@ from tui.launch import choices as launch_choices
 from tui.launch import plan_fields
 from tui.launch import text as launch_text
 from tui.launch.choices import Choices, Item
-from tui.launch.plan_edits import (
-    keep,
-    with_base,
-    with_build,
-    with_config,
-    with_probe,
-    with_step,
-    with_workload,
-)
+from tui.launch.plan_edits import keep, with_base, with_build, with_config, with_probe, with_step, with_workload
 from tui.launch.text import PanelForm
 from tui.marks import Line, width
 

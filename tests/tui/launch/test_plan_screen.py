@@ -15,17 +15,7 @@ from textual.pilot import Pilot
 from engine.journal import runs
 from engine.plan.request import Request
 from tests.support.journal import make_run
-from tests.support.screens import (
-    check_screen,
-    estimated,
-    notice,
-    place_of,
-    show_launch,
-    text_of,
-    typed,
-    until,
-    words,
-)
+from tests.support.screens import check_screen, estimated, notice, place_of, show_launch, text_of, typed, until, words
 from tui import bench as asked
 from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen

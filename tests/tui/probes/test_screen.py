@@ -12,17 +12,7 @@ from textual.pilot import Pilot
 from engine.core.format import short
 from engine.journal.reader import JournalReader
 from engine.journal.writer import JournalWriter
-from tests.support.screens import (
-    NO_BTF,
-    TO_STALL,
-    answered,
-    check_screen,
-    listed,
-    read,
-    show_probes,
-    text_of,
-    until,
-)
+from tests.support.screens import NO_BTF, TO_STALL, answered, check_screen, listed, read, show_probes, text_of, until
 from tests.support.totals import SECOND_NS
 from tui.probes import text as probe_text
 from tui.probes.screen import ProbesScreen

@@ -20,10 +20,7 @@ from tui.widgets.raster import (
     seen_behind,
 )
 
-SPANS = st.one_of(
-    st.none(),
-    st.tuples(st.floats(0, 120), st.floats(0, 120)).map(lambda pair: (min(pair), max(pair))),
-)
+SPANS = st.one_of(st.none(), st.tuples(st.floats(0, 120), st.floats(0, 120)).map(lambda pair: (min(pair), max(pair))))
 COLUMNS = st.lists(SPANS, min_size=1, max_size=24)
 ROWS = st.integers(1, 8)
 TOP = 100.0

@@ -17,9 +17,7 @@ NAMES = ("marketsegment", "registersegment", "pdc")
 SETTINGS = "SELECT count(*) FROM pg_class WHERE reloptions::text LIKE '%autovacuum%'"
 
 
-def test_each_index_build_begins_with_a_clean_table(
-    database: Callable[[int | str], Database],
-) -> None:
+def test_each_index_build_begins_with_a_clean_table(database: Callable[[int | str], Database]) -> None:
     target = database(16)
     load, index = plan_steps("g24b", 1000, selected=("l.x",))
     run_step(target.dsn, load, "g24b")

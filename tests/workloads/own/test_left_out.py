@@ -80,9 +80,7 @@ PARTS = st.one_of(
 
 
 @given(st.lists(st.tuples(PARTS, BETWEEN), max_size=12))
-def test_exactly_the_listed_parts_are_left_out(
-    parts: list[tuple[tuple[str, str | None], str]],
-) -> None:
+def test_exactly_the_listed_parts_are_left_out(parts: list[tuple[tuple[str, str | None], str]]) -> None:
     text = "".join(part + between for (part, _), between in parts).encode()
     sorting = Sorting(schemas=("My ext", "ext"), database="a", making=["a", "\\connect"])
     left, place = [], 0
@@ -98,9 +96,7 @@ def test_exactly_the_listed_parts_are_left_out(
 
 
 @given(st.lists(st.tuples(PARTS, BETWEEN), max_size=12))
-def test_lines_keep_their_numbers_for_psql(
-    chosen: list[tuple[tuple[str, str | None], str]],
-) -> None:
+def test_lines_keep_their_numbers_for_psql(chosen: list[tuple[tuple[str, str | None], str]]) -> None:
     text = "".join(part + between for (part, _), between in chosen).encode()
     sorting = Sorting(schemas=("My ext", "ext"), database="a", making=["a", "\\connect"])
     first, sent = b"".join(psql.parts(text, sorting, lambda _: True)).removesuffix(psql.LAST).split(b"\n", 1)

@@ -83,10 +83,7 @@ def test_no_slower_reports_the_worst_end_of_the_interval(tmp_path: Path) -> None
         low
         and high
         and comparison.answer_for("17.0")[1:]
-        == (
-            f"no slower in 1: at worst l.i0 {low - 1:+.1%}",
-            f"no faster in 1: at best qr100 {high - 1:+.1%}",
-        )
+        == (f"no slower in 1: at worst l.i0 {low - 1:+.1%}", f"no faster in 1: at best qr100 {high - 1:+.1%}")
     )
 
 

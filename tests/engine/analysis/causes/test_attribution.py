@@ -199,9 +199,7 @@ def test_a_scattered_share_does_not_count_as_explained(tmp_path: Path) -> None:
     assert said[1].startswith("undecided server waiting for a CPU (run queue)  ")
 
 
-def test_known_parts_come_before_scattered_ones(
-    tmp_path: Path,
-) -> None:
+def test_known_parts_come_before_scattered_ones(tmp_path: Path) -> None:
     """The difference is half run queue, 0.2 CPU of the server, 0.1 of clients, about 0.1 lock waits, which scatter."""
 
     def change(cell: Cell, step: str, totals: StepTotals) -> StepTotals:

@@ -29,10 +29,7 @@ def headings(table: Section) -> list[str]:
 
 def of_preset(path: Path, preset: str = "insert-2024-05", builds: tuple[str, ...] = BUILDS) -> Comparison:
     make_run(
-        path,
-        builds=builds,
-        repeats=4,
-        effects={("17.0-prebuilt", "l.i1"): 0.8935, ("17beta1-builtin", "l.i1"): 1.5},
+        path, builds=builds, repeats=4, effects={("17.0-prebuilt", "l.i1"): 0.8935, ("17beta1-builtin", "l.i1"): 1.5}
     )
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["workload"] |= {"options": {"preset": preset}}

@@ -61,9 +61,7 @@ def interleaved(tmp_path: Path) -> tuple[Path, list[int]]:
     return path, steps
 
 
-def test_foreign_load_excludes_all_interleaved_cells(
-    interleaved: tuple[Path, list[int]],
-) -> None:
+def test_foreign_load_excludes_all_interleaved_cells(interleaved: tuple[Path, list[int]]) -> None:
     path, steps = interleaved
     with JournalReader(path) as reader:
         (second,) = machine(reader, steps[0], steps)

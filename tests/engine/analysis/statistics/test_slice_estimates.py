@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from engine.analysis.ratios.three_sided import judge, pairs_needed
-from engine.analysis.statistics.inference import (
-    estimate,
-    p_value,
-    paired_interval,
-    smallest_visible_effect,
-)
+from engine.analysis.statistics.inference import estimate, p_value, paired_interval, smallest_visible_effect
 from engine.analysis.statistics.slice_estimates import (
     SelfCheck,
     Slices,
