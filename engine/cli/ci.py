@@ -252,7 +252,7 @@ def _conclude(
 
     comparison = compare([run])
     manifest = read_manifest(run)
-    judged = gates.judge(comparison, manifest.tolerated, gates.plan_of([manifest]))
+    judged = gates.judge(comparison, manifest.design.tolerated, gates.plan_of([manifest]))
     result = gates.sentence(judged)
     titles = (f"{side.name}: {side.title}" for side in sides)
     _add_to_summary(summary, render.to_comment(comparison, (*titles, result, *notes)))

@@ -127,7 +127,7 @@ def _gate(
     manifests = [read_manifest(run) for run in folders]
     plan = gate.plan_of(manifests)
     given = comma_list(tolerate or "")
-    tolerated = tolerances(given, plan.steps) or strictest([manifest.tolerated for manifest in manifests])
+    tolerated = tolerances(given, plan.steps) or strictest([manifest.design.tolerated for manifest in manifests])
     judged = gate.judge(comparison, tolerated, plan)
     if not judged:
         raise UserError("gate: there is nothing to compare with the base")

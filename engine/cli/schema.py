@@ -25,7 +25,7 @@ def schema(record: str) -> None:
     plan        a plan file, as `bench run --plan` reads it
     manifest    a run's manifest.json
     """
-    from engine.core.model import Manifest
+    from engine.core.model import GROUPS, Manifest
     from engine.features import features
     from engine.plan.request import Request
     from engine.results.comparison import Comparison
@@ -42,16 +42,20 @@ def schema(record: str) -> None:
     }
     document = msgspec.json.schema(types[record])
     # The fields of features and workloads stand among the others.
-    flat: dict[str, tuple[tuple[str, ...], Sequence[type[msgspec.Struct]]]] = {
+    flat: dict[str, tuple[tuple[str, ...], Sequence[type]]] = {
         "plan": (("options", "features"), [*(f.options for f in features()), *(load.options for load in workloads())]),
-        "manifest": (("parts",), [feature.part for feature in features()]),
+        "manifest": ((*GROUPS, "parts"), [*GROUPS.values(), *(feature.part for feature in features())]),
     }
     names, classes = flat.get(record, ((), ()))
-    properties = document["$defs"][types[record].__name__]["properties"]
+    outer = document["$defs"][types[record].__name__]
+    outer["required"] = [name for name in outer["required"] if name not in names]
     for name in names:
-        del properties[name]
+        del outer["properties"][name]
     for cls in classes:
-        properties |= msgspec.json.schema(cls)["$defs"][cls.__name__]["properties"]
+        inner = msgspec.json.schema(cls)["$defs"][cls.__name__]
+        outer["properties"] |= inner["properties"]
+        outer["required"] += inner["required"]
+        document["$defs"].pop(cls.__name__, None)
     if record == "plan":
         document["$defs"]["Request"]["description"] = "What to run, and the options of its workload."
     for definition in document["$defs"].values():

@@ -60,16 +60,16 @@ def prepare_shown(request: Request, out: Path, console: PlainConsole) -> Prospec
 
 
 def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None:
-    manifest = prospect.manifest
+    manifest, design = prospect.manifest, prospect.manifest.design
     workload = manifest.workload
     steps = " ".join(step["name"] for step in workload["steps"])
     clients = f"{workload['clients']} client{'s' if workload['clients'] != 1 else ''}"
     console.say(f"{workload['name']} {workload_title(workload)}, {clients}: {steps}")
     if manifest.route.tcp:
         console.say(f"clients connect over {manifest.route.words}")
-    if manifest.interleave_reason:
-        console.say(f"{manifest.interleave}: {manifest.interleave_reason}")
-    if manifest.interleave == "slices":
+    if design.interleave_reason:
+        console.say(f"{design.interleave}: {design.interleave_reason}")
+    if design.sliced:
         configs = {subject.config for subject in manifest.subjects}
         of_all = f"; config {configs.pop()}" if len(configs) == 1 else ""
         console.say(f"side by side: {', '.join(manifest.names.values())}{of_all}")
@@ -92,7 +92,7 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
     subjects = len({cell.subject for cell in manifest.cells})
     if subjects > 1 and manifest.external is None:
         pairs = prospect.estimate.cells // subjects
-        console.say(noise.summary(prospect.estimate.noise, pairs, manifest.interleave))
+        console.say(noise.summary(prospect.estimate.noise, pairs, design.interleave))
         for error in prospect.estimate.unread[:1]:
             more = f" (and {count} more)" if (count := len(prospect.estimate.unread) - 1) else ""
             console.say(f"not used for that: {error}{more}")
@@ -113,17 +113,18 @@ def _left_out(configs: Mapping[str, Config]) -> Iterator[str]:
 
 def _amount(prospect: Prospect) -> str:
     manifest, expected = prospect.manifest, prospect.estimate
+    design = manifest.design
     servers = len({cell.subject for cell in manifest.cells})
     in_all = f"about {span(expected.cell_s * expected.cells)} in all (rough estimate)"
-    if manifest.minutes:
-        in_all += f", {manifest.minutes:g} minutes at most: pgbed decides after each pair"
-        in_all += ", and gives the time of decided steps to undecided ones" if manifest.adaptive else ""
-    if not manifest.sliced:
+    if design.minutes:
+        in_all += f", {design.minutes:g} minutes at most: pgbed decides after each pair"
+        in_all += ", and gives the time of decided steps to undecided ones" if design.adaptive else ""
+    if not design.sliced:
         return f"{expected.cells} cells of about {span(expected.cell_s)} each, {in_all}"
     pairs = expected.cells // servers
-    first = manifest.interim_analyses[0].pairs if manifest.adaptive else pairs
+    first = design.interim_analyses[0].pairs if design.adaptive else pairs
     least = f"{first} to " if pairs > first else ""
-    ends = ", ends once every step is decided" if manifest.adaptive else ""
+    ends = ", ends once every step is decided" if design.adaptive else ""
     query = f" ({expected.query_step_s:.0f} s per timed step)" if expected.query_step_s else ""
     of_each = f"{pairs} pair{'s' if pairs != 1 else ''} of about {span(expected.cell_s * servers)} each{query}"
     return f"{least}{of_each}, {in_all}{ends}"

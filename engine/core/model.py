@@ -170,21 +170,50 @@ class ExternalServers:
 
 
 @dataclass(frozen=True, slots=True)
+class RunDesign:
+    """The design of a run: how often its subjects are measured, in which order, and when it ends."""
+
+    seed: int
+    base: str  # label of the build that others are compared with
+    repeats: int
+    aa: bool
+    margin: float  # the smallest effect to call faster or slower, a fraction
+    interleave: Interleave = "cells"
+    interleave_reason: str = ""  # unless it was requested
+    slice_ms: float = 50.0  # length of each slice; the default is for runs that do not record one
+    interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
+    minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
+    tolerated: dict[str, float] = field(default_factory=dict)  # slowdowns that pass a gate: see engine.plan.tolerance
+
+    @property
+    def sliced(self) -> bool:
+        """Whether the cells of a repeat ran side by side, interleaved in slices where a step allows it."""
+        return self.interleave == "slices"
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether after each pair it is decided anew how many more there are, of which steps: see `StoppingRule`."""
+        return bool(self.interim_analyses)
+
+    @property
+    def words(self) -> str:
+        """`cells` or `slices of 20 ms`."""
+        return f"slices of {self.slice_ms:g} ms" if self.sliced else "cells"
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything decided before the first cell, and its basis: `manifest.json`.
 
     `workload` is the plan of `workloads` as JSON (name, generation, scale, clients, steps, options).
-    `configs` maps "config/build" to the settings as applied to that build.
+    `configs` maps "config/build" to the settings as applied to that build. In the JSON form, the fields of `GROUPS` and
+    of `parts`, which are those of features, are keys beside the others.
     """
 
     run: str
     created: str  # wall clock, ISO 8601 with offset
     engine: str  # version of pgbed
-    seed: int
-    base: str
-    repeats: int
-    aa: bool
-    margin: float  # the smallest effect to call faster or slower, a fraction
+    design: RunDesign
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     workload: dict[str, Any]
@@ -195,37 +224,31 @@ class Manifest:
     allow_concurrent: bool = False  # other runs may measure on this machine at the same time
     observers: tuple[str, ...] = ()  # probes as requested: see engine.tracing.selection
     allow_slow_probes: bool = False
-    interleave: Interleave = "cells"
-    interleave_reason: str = ""  # unless it was requested
-    slice_ms: float = 50.0  # length of each slice; the default is for runs that do not record one
-    interim_analyses: tuple[InterimAnalysis, ...] = ()  # in order; empty: all repeats are run
-    minutes: float | None = None  # time limit for all repeats; `repeats` is then a maximum
     kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's
     guest: GuestMachine | None = None  # that boots them
     route: Route = SOCKET  # how clients reach their server
     probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures the probes' cost
     external: ExternalServers | None = None  # if all builds are external servers
-    tolerated: dict[str, float] = field(default_factory=dict)  # slowdowns that pass a gate: see engine.plan.tolerance
     request: dict[str, Any] = field(default_factory=dict)  # as in a plan file, without connection strings
     revision: str = ""  # of the flake that measured; empty without one, or if modified
-    parts: dict[str, Any] = field(default_factory=dict)  # of features: in the JSON form, their fields are among these
+    parts: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         record = msgspec.to_builtins(self)
-        for part in record.pop("parts").values():
-            record |= part
+        for values in [*map(record.pop, GROUPS), *record.pop("parts").values()]:
+            record |= values
         return {"schema": SCHEMA, **record}
 
     @property
     def subjects(self) -> tuple[Subject, ...]:
         """The subjects, in the order of the plan; the baseline is the first."""
         by_subject = dict.fromkeys(cell.subject for cell in self.cells)
-        return tuple(sorted(by_subject, key=lambda subject: subject.build != self.base or bool(subject.control)))
+        return tuple(sorted(by_subject, key=lambda subject: subject.build != self.design.base or bool(subject.control)))
 
     @property
     def baseline(self) -> Subject | None:
         """The first subject of the base build; None without cells of it."""
-        return next((one for one in self.subjects if one.build == self.base and not one.control), None)
+        return next((one for one in self.subjects if one.build == self.design.base and not one.control), None)
 
     @property
     def names(self) -> dict[Subject, str]:
@@ -242,20 +265,8 @@ class Manifest:
         """The kernel of a label; None for the host's."""
         return next((kernel for kernel in self.kernels if kernel.label == label), None)
 
-    @property
-    def sliced(self) -> bool:
-        """Whether the cells of a repeat ran side by side, interleaved in slices where a step allows it."""
-        return self.interleave == "slices"
 
-    @property
-    def adaptive(self) -> bool:
-        """Whether after each pair it is decided anew how many more there are, of which steps: see `StoppingRule`."""
-        return bool(self.interim_analyses)
-
-    @property
-    def design(self) -> str:
-        """`cells` or `slices of 20 ms`."""
-        return f"slices of {self.slice_ms:g} ms" if self.sliced else "cells"
+GROUPS = {"design": RunDesign}  # fields of a manifest
 
 
 def config_key(config: str, build: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import LEVEL, MOST_MINUTES, SLICE_MS, Manifest, config_key
+from engine.core.model import GROUPS, LEVEL, MOST_MINUTES, SLICE_MS, Manifest, RunDesign, config_key
 from engine.core.record import converted, parsed
 from engine.core.route import check_route
 from engine.features import features
@@ -42,7 +42,7 @@ def slices_of(run: Path) -> str:
         manifest = read_manifest(run)
     except UserError:
         return ""
-    return f"{manifest.slice_ms:g} ms" if manifest.sliced else ""
+    return f"{manifest.design.slice_ms:g} ms" if manifest.design.sliced else ""
 
 
 def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
@@ -65,38 +65,26 @@ def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
 
 def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     path = run / "manifest.json"
-    manifest = converted(record, Manifest, str(path))
+    groups = {name: converted(record, group, str(path)) for name, group in GROUPS.items()}
+    manifest = converted(record | groups, Manifest, str(path))
     parts = {feature.name: converted(record, feature.part, str(path)) for feature in features()}
     manifest = replace(manifest, parts=parts)
     converted(manifest.workload, _Workload, f"{path}: workload")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
-    for look in manifest.interim_analyses:
-        if not (look.pairs > 0 and 0 < look.level <= LEVEL):
-            raise UserError(f"{path}: interim_analyses: {look.pairs} pairs at level {look.level} make no sense")
+    _check_design(manifest.design, path)
     if manifest.kernels and manifest.guest is None:
         raise UserError(f"{path}: kernels: there is no guest that boots them")
-    if sum(look.level for look in manifest.interim_analyses if look.pairs < manifest.repeats) > 0.75 * LEVEL:
-        raise UserError(f"{path}: interim_analyses: they leave less than a quarter of {LEVEL:.0%} to the last one")
-    pairs = [look.pairs for look in manifest.interim_analyses]
-    if pairs != sorted(set(pairs)):
-        raise UserError(f"{path}: interim_analyses: after {', '.join(map(str, pairs))} pairs are in no order")
-    if manifest.adaptive and not manifest.sliced:
-        raise UserError(f"{path}: interim_analyses: only a run in slices can have any")
-    if manifest.minutes is not None and not 0 < manifest.minutes <= MOST_MINUTES:
-        raise UserError(f"{path}: minutes: {manifest.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
     try:
         check_route(manifest.route)
     except ValueError as error:
         raise UserError(f"{path}: route: {error}") from None
-    if not SLICE_MS[0] <= manifest.slice_ms <= SLICE_MS[1]:
-        raise UserError(f"{path}: slice_ms: {manifest.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")
     if any(build.external != (manifest.external is not None) for build in manifest.builds):
         raise UserError(f"{path}: builds: external servers cannot be mixed with others")
-    if manifest.external is not None and manifest.sliced:
+    if manifest.external is not None and manifest.design.sliced:
         raise UserError(f"{path}: external servers cannot be interleaved in slices")
     labels = {build.label for build in manifest.builds}
-    if manifest.base not in labels:
-        raise UserError(f"{path}: base {manifest.base!r} is not one of its builds")
+    if manifest.design.base not in labels:
+        raise UserError(f"{path}: base {manifest.design.base!r} is not one of its builds")
     for cell in manifest.cells:
         subject = cell.subject
         if subject.build not in labels or config_key(subject.config, subject.build) not in manifest.configs:
@@ -104,3 +92,20 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
         if subject.kernel != HOST and manifest.kernel(subject.kernel) is None:
             raise UserError(f"{path}: cell {cell.id!r} names a kernel that is not in it")
     return manifest
+
+
+def _check_design(design: RunDesign, path: Path) -> None:
+    for look in design.interim_analyses:
+        if not (look.pairs > 0 and 0 < look.level <= LEVEL):
+            raise UserError(f"{path}: interim_analyses: {look.pairs} pairs at level {look.level} make no sense")
+    if sum(look.level for look in design.interim_analyses if look.pairs < design.repeats) > 0.75 * LEVEL:
+        raise UserError(f"{path}: interim_analyses: they leave less than a quarter of {LEVEL:.0%} to the last one")
+    pairs = [look.pairs for look in design.interim_analyses]
+    if pairs != sorted(set(pairs)):
+        raise UserError(f"{path}: interim_analyses: after {', '.join(map(str, pairs))} pairs are in no order")
+    if design.adaptive and not design.sliced:
+        raise UserError(f"{path}: interim_analyses: only a run in slices can have any")
+    if design.minutes is not None and not 0 < design.minutes <= MOST_MINUTES:
+        raise UserError(f"{path}: minutes: {design.minutes:g} is not above 0 and at most {MOST_MINUTES:g}")
+    if not SLICE_MS[0] <= design.slice_ms <= SLICE_MS[1]:
+        raise UserError(f"{path}: slice_ms: {design.slice_ms:g} is not {SLICE_MS[0]:g} to {SLICE_MS[1]:g}")

@@ -58,7 +58,7 @@ class Allocation:
 
 def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
     """Cells that run together: single ones, or a whole repeat if interleaved."""
-    if manifest.interleave == "cells":
+    if manifest.design.interleave == "cells":
         return [(cell,) for cell in manifest.cells]
     repeats = dict.fromkeys(cell.repeat for cell in manifest.cells)
     return [tuple(cell for cell in manifest.cells if cell.repeat == repeat) for repeat in repeats]
@@ -66,7 +66,7 @@ def groups(manifest: Manifest) -> list[tuple[Cell, ...]]:
 
 def chosen(manifest: Manifest, attempts: Sequence[Attempt]) -> dict[str, Attempt]:
     """The attempt that counts, by cell; attempts at interleaved cells count only together."""
-    if manifest.interleave == "cells":
+    if manifest.design.interleave == "cells":
         return chosen_attempts(attempts)
     return chosen_together(attempts, [[cell.id for cell in group] for group in groups(manifest)])
 
@@ -81,8 +81,8 @@ def finished(manifest: Manifest, attempts: Sequence[Attempt]) -> set[str]:
 
 def repeats(manifest: Manifest, decisions: Sequence[EventRow]) -> int:
     """The number of repeats to run, according to the `plan` events so far."""
-    decided = decisions[-1].data.get("repeats") if decisions else None
-    return min(decided, manifest.repeats) if isinstance(decided, int) and decided > 0 else manifest.repeats
+    decided, most = decisions[-1].data.get("repeats") if decisions else None, manifest.design.repeats
+    return min(decided, most) if isinstance(decided, int) and decided > 0 else most
 
 
 def wanted(manifest: Manifest, decisions: Sequence[EventRow], begun: Container[str] = ()) -> tuple[Cell, ...]:
@@ -93,5 +93,5 @@ def wanted(manifest: Manifest, decisions: Sequence[EventRow], begun: Container[s
 
 def allocation(manifest: Manifest, decisions: Sequence[EventRow]) -> Allocation | None:
     """The latest; None before the first. Raises UserError if its record is damaged."""
-    divisions = [event.data for event in decisions if "steps" in event.data] if manifest.adaptive else []
+    divisions = [event.data for event in decisions if "steps" in event.data] if manifest.design.adaptive else []
     return converted(divisions[-1], Allocation, "journal.db: table event: plan") if divisions else None

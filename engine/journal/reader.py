@@ -238,7 +238,8 @@ class JournalReader:
 
     def decisions(self) -> list[EventRow]:
         """Decisions on the number of repeats, oldest first: see `engine.journal.outcome`."""
-        return self.events(kinds=("plan",)) if self.manifest.interim_analyses or self.manifest.minutes else []
+        design = self.manifest.design
+        return self.events(kinds=("plan",)) if design.adaptive or design.minutes else []
 
     def event(self, id: int) -> EventRow:
         """The present row of an event; it changes while the event lasts."""

@@ -61,7 +61,7 @@ def of_manifest(path: Path) -> Request:
             for text in converted(manifest.request.get("builds", []), list[str], "request: builds")
         ]
         # The length of slices is the one that was run, whatever the default was then.
-        length = {"slice_ms": manifest.slice_ms} if manifest.sliced else {}
+        length = {"slice_ms": manifest.design.slice_ms} if manifest.design.sliced else {}
         request = _checked({**manifest.request, **length, "builds": builds})
         return msgspec.structs.replace(request, configs=tuple(_config(path.parent, text) for text in request.configs))
     except UserError as error:

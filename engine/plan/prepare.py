@@ -19,7 +19,7 @@ from engine.builds.label import Label, shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
 from engine.core.kernel import HOST, Kernel
-from engine.core.model import PROBED, Build, Config, InterimAnalysis, Manifest
+from engine.core.model import PROBED, Build, Config, InterimAnalysis, Manifest, RunDesign
 from engine.core.version import revision, version
 from engine.features import with_options
 from engine.guest import kernels
@@ -94,6 +94,8 @@ class Draft:
     configs: dict[str, Config]
     kernels: tuple[Kernel, ...]
     interim: tuple[InterimAnalysis, ...]
+    interleave_reason: str
+    tolerated: dict[str, float]
     expected: RunEstimate
 
     def __init__(self, request: Request, out: Path, progress: Callable[[str], None]) -> None:
@@ -122,9 +124,9 @@ def _fetch(draft: Draft) -> Iterable[str]:
 
 
 def _decide(draft: Draft) -> Iterable[str]:
-    draft.request, draft.design, draft.parts["interleave_reason"] = decide(draft.asked, draft.out)
+    draft.request, draft.design, draft.interleave_reason = decide(draft.asked, draft.out)
     draft.interim = interim_analyses(draft.asked, draft.request)
-    draft.parts["tolerated"] = tolerances(draft.request.tolerate, [step.name for step in draft.design.steps])
+    draft.tolerated = tolerances(draft.request.tolerate, [step.name for step in draft.design.steps])
     return presets.notices(draft.request)
 
 
@@ -227,22 +229,19 @@ def _manifest(draft: Draft) -> Manifest:
     base = labels[request.builds.index(request.base_build or request.builds[0])]
     configs = [external_server.CONFIG] if draft.servers else [spec.name for spec in design.changes]
     kernel_labels = [kernels.label_of(spec) for spec in request.kernels]
+    run_design = RunDesign(
+        request.seed, base, request.planned_repeats, request.aa, request.margin,
+        "slices" if request.sliced else "cells", draft.interleave_reason, interleaving.slice_ms(request, design.steps),
+        draft.interim, request.minutes, draft.tolerated,
+    )  # fmt: skip
     return Manifest(
         engine=version(),
-        seed=request.seed,
-        base=base,
-        repeats=request.planned_repeats,
-        aa=request.aa,
-        margin=request.margin,
+        design=run_design,
         builds=draft.builds,
         configs=draft.configs,
         cells=interleave(subjects(labels, configs, base, request.aa, kernel_labels), request.planned_repeats),
         stall_rule=asdict(StallRule()),
-        interleave="slices" if request.sliced else "cells",
-        interim_analyses=draft.interim,
-        minutes=request.minutes,
         kernels=draft.kernels,
-        slice_ms=interleaving.slice_ms(request, design.steps),
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
         observers=design.probes.names,
@@ -275,9 +274,10 @@ def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
         raise UserError("nothing to attach: choose probes that are available here (bench list probes)")
     bare = manifest.cells[0].subject
     cells = interleave((bare, dataclasses.replace(bare, control=PROBED)), pairs)
+    design = dataclasses.replace(manifest.design, repeats=pairs)
     return dataclasses.replace(
         prospect,
-        manifest=dataclasses.replace(manifest, cells=cells, repeats=pairs, probes_in_control=True),
+        manifest=dataclasses.replace(manifest, cells=cells, design=design, probes_in_control=True),
         estimate=dataclasses.replace(prospect.estimate, cells=len(cells)),
     )
 

@@ -82,7 +82,7 @@ def _finished(run: Path, manifest: Manifest) -> bool:
 
 def _check_lengths(run: Path, manifest: Manifest) -> None:
     """The engine divides the time left by these. It runs in another process: its error would be one of engine.log."""
-    if not manifest.adaptive or not (run / "journal.db").exists():
+    if not manifest.design.adaptive or not (run / "journal.db").exists():
         return
     planned = allocation.planned_lengths(manifest)
     with JournalReader(run) as journal:
@@ -132,7 +132,7 @@ def _check_configs(manifest: Manifest, request: Request) -> None:
     overridden = {name for name, _ in configs.overrides(request.overrides)}
     if request.set_each is not None:
         overridden.add(request.set_each.partition("=")[0].strip().lower())
-    if manifest.sliced:  # then servers have longer ones
+    if manifest.design.sliced:  # then servers have longer ones
         overridden |= interleaving.INTERVALS.keys()
     files = [text for text in request.configs if manifest.external is None and configs.is_file(text, Path())]
     for text in files:

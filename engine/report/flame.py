@@ -75,7 +75,7 @@ def labels(run: Path) -> dict[str, Subject]:
 def subject_of(run: Path, label: str | None) -> Subject:
     """The subject of a label, or the run's base for None. Raises UserError for an unknown label."""
     known = labels(run)
-    wanted = label or read_manifest(run).base
+    wanted = label or read_manifest(run).design.base
     if wanted not in known:
         raise unknown(f"build in {run.name}", wanted, known)
     return known[wanted]

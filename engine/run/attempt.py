@@ -138,7 +138,7 @@ class CellAttempt:
         with ExitStack() as stack:
             waiting = Waiting(progress, stop.check, stop.left_s)
             started = self._server(build, cell, manifest, folder, note, waiting)
-            if isinstance(started, Server) and manifest.sliced:
+            if isinstance(started, Server) and manifest.design.sliced:
                 try:
                     started.prepare()
                 except BaseException:
@@ -147,7 +147,7 @@ class CellAttempt:
                 stack.callback(started.close, keep=manifest.keep)
                 yield Phase.PREPARED
             server: CellServer = stack.enter_context(started)
-            if manifest.sliced:
+            if manifest.design.sliced:
                 yield Phase.STARTED
                 if died := server.died_reason():
                     raise StepFailed(died)
@@ -163,7 +163,7 @@ class CellAttempt:
                 origin["defaults"] = runner.defaults
                 origin["server"]["unknown"] = list(runner.unknown)
                 journal.update_origin(attempt, origin)
-                if manifest.sliced:
+                if manifest.design.sliced:
                     yield Phase.CONNECTED
                 for ordinal, step in enumerate(runner.steps):
                     stop.check()
@@ -201,7 +201,7 @@ class CellAttempt:
             keep=manifest.keep,
             waiting=waiting,
             route=manifest.route,
-            place=neighbours.index(cell.subject) if manifest.sliced else 0,
+            place=neighbours.index(cell.subject) if manifest.design.sliced else 0,
         )
 
     @contextmanager

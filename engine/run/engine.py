@@ -114,7 +114,7 @@ def execute(run: Path, connections: Mapping[str, str] | None = None) -> Outcome:
                     _clear_attached(run, connections, stop)
                     failed += _run(cells, run, manifest, stop, commands, stopping_rule, remote_clients, conninfo)
         if not stop.reason:
-            stopping_rule.decide(manifest.repeats)
+            stopping_rule.decide(manifest.design.repeats)
         return Outcome(failed, bool(stop.reason))
 
 

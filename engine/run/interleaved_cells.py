@@ -75,8 +75,8 @@ def _drive(attempts: Sequence[CellAttempt], manifest: Manifest, account: Account
     runners.sort(key=lambda runner: places[runner.cell.subject])  # the baseline first
     sliced = [runner.sliced for runner in runners if runner.sliced is not None]
     step, sides = sliced[0][0], tuple(side for _, side in sliced)
-    seed = SliceSeed(manifest.seed, runners[0].cell.repeat, step.name)
-    orders = Orders(sides, manifest.slice_ms, seed, step.sliced or "time", step.cut)
+    seed = SliceSeed(manifest.design.seed, runners[0].cell.repeat, step.name)
+    orders = Orders(sides, manifest.design.slice_ms, seed, step.sliced or "time", step.cut)
     with drive(orders, account) as conductor:
         left = list(attempts)
         while left := [attempt for attempt in left if attempt.advance() and attempt.phase is not Phase.DONE]:

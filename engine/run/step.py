@@ -258,7 +258,7 @@ class StepRunner:
     def _load(self, ordinal: int, step: Step, work: Maintenance) -> Generator[Phase, None, StepSampler]:
         server, host = self.server, self.host
         launch = client_step.launch_of(
-            step, self.planned, server, host, (self.manifest.seed, self.cell.repeat), self.journal.found()
+            step, self.planned, server, host, (self.manifest.design.seed, self.cell.repeat), self.journal.found()
         )
         with launched(launch, len(step.roles), server, host) as (page, launcher), ExitStack() as ends:
             check = partial(client_step.check_clients, page, launcher)

@@ -36,7 +36,7 @@ class StoppingRule:
         with JournalReader(run) as reader:
             decisions = reader.decisions()
         self.repeats = outcome.repeats(manifest, decisions)
-        self._planned = allocation.planned_lengths(manifest) if manifest.adaptive else {}
+        self._planned = allocation.planned_lengths(manifest) if manifest.design.adaptive else {}
         self._allocation = outcome.allocation(manifest, decisions)
         if self._allocation is not None:
             allocation.check(self._allocation.seconds, self._planned)
@@ -45,8 +45,8 @@ class StoppingRule:
 
     def decide(self, passed: int) -> None:
         """Decide again after repeats up to `passed`; a gap before later ones, in a resumed run, is filled first."""
-        manifest = self._manifest
-        if not (manifest.adaptive or manifest.minutes) or self._known or passed > self.repeats:
+        manifest, design = self._manifest, self._manifest.design
+        if not (design.adaptive or design.minutes) or self._known or passed > self.repeats:
             return
         self._journal.commit()
         with JournalReader(self._run) as reader:
@@ -54,12 +54,12 @@ class StoppingRule:
         took_s = _took_s(manifest, attempts)
         finished = outcome.finished(manifest, attempts)
         passed = max([passed, *(cell.repeat for cell in manifest.cells if cell.id in finished)])
-        if passed and manifest.adaptive:
+        if passed and design.adaptive:
             self._divide(passed, len(took_s), attempts)
-        elif passed and manifest.minutes:
+        elif passed and design.minutes:
             spent_s = self._spent_s(attempts)
             each_s = median(took_s) if took_s else spent_s / passed  # failed repeats count, too
-            self._by_time(passed, each_s, 60 * manifest.minutes - spent_s, anew=len(took_s) == 1)
+            self._by_time(passed, each_s, 60 * design.minutes - spent_s, anew=len(took_s) == 1)
 
     @property
     def seconds(self) -> Mapping[str, int]:
@@ -68,16 +68,16 @@ class StoppingRule:
 
     def _divide(self, passed: int, done: int, attempts: Sequence[Attempt]) -> None:
         """Divide the rest, after the pairs that are `done`, among the steps that are undecided."""
-        manifest = self._manifest
-        analysed = done not in self._looked and any(done == analysis.pairs for analysis in manifest.interim_analyses)
-        seen = look(self._run, on_the_way=analysed and passed < manifest.repeats)
+        design = self._manifest.design
+        analysed = done not in self._looked and any(done == analysis.pairs for analysis in design.interim_analyses)
+        seen = look(self._run, on_the_way=analysed and passed < design.repeats)
         states = self._states(seen, analysed=analysed)
         budget = self._budget(passed, attempts)
         unknown = [name for name, state in states.items() if state == "open"]
         free = {
             name: OpenStep(self._planned[name], *_noise_of(seen, name)) for name in unknown if name in self._planned
         }
-        most = 0 if states and not unknown else manifest.repeats - passed
+        most = 0 if states and not unknown else design.repeats - passed
         fixed = max(len(unknown) - len(free), not free)
         rest = allocation.divide(free, fixed, budget, seen.tau, done, most)
         steps = {name: _step_plan(seen, name, state, rest, self._planned, done) for name, state in states.items()}
@@ -112,19 +112,20 @@ class StoppingRule:
         took_s = sum(max(end for _, end, _ in rows) - min(start for start, *_ in rows) for rows in spans.values()) / 1e9
         active_s = sum(rows[0][2] for rows in spans.values())
         spent_s = self._spent_s(attempts)
-        left_s = 60 * manifest.minutes - spent_s if manifest.minutes else math.inf
+        minutes = manifest.design.minutes
+        left_s = 60 * minutes - spent_s if minutes else math.inf
         per_second = max(servers, took_s / active_s) if active_s else servers
         return Budget(left_s, max(0.001, spent_s - took_s) / passed, per_second)
 
     def _by_time(self, passed: int, each_s: float, left_s: float, *, anew: bool) -> None:
         """Plan the repeats that fit into the time left, at the mean time so far."""
-        manifest = self._manifest
-        repeats = min(manifest.repeats, passed + max(0, math.floor(left_s / max(each_s, 0.001))))
-        if manifest.interleave == "cells" and repeats > passed:
+        manifest, design = self._manifest, self._manifest.design
+        repeats = min(design.repeats, passed + max(0, math.floor(left_s / max(each_s, 0.001))))
+        if design.interleave == "cells" and repeats > passed:
             repeats = max(passed, repeats - repeats % 2)  # over two repeats a linear drift cancels
         if repeats == self.repeats and not anew:
             return
-        what = "pair" if len(manifest.cells) > manifest.repeats else "repeat"
+        what = "pair" if len(manifest.cells) > design.repeats else "repeat"
         text = f"a {what} takes {span(each_s)}, {span(max(0, left_s))} left: {repeats} in all"
         if repeats < MIN_PAIRS and what == "pair":
             text += f"; too few for a verdict, which takes {MIN_PAIRS} pairs: allow more --minutes"
@@ -167,7 +168,7 @@ def _took_s(manifest: Manifest, attempts: Sequence[Attempt]) -> list[float]:
             spans = [(counting[id].started_ns, counting[id].ended_ns or counting[id].started_ns) for id in ids]
             interleaved_ns = max(until for _, until in spans) - min(since for since, _ in spans)
             sequential_ns = sum(until - since for since, until in spans)
-            seconds.append((interleaved_ns if manifest.interleave == "slices" else sequential_ns) / 1e9)
+            seconds.append((interleaved_ns if manifest.design.sliced else sequential_ns) / 1e9)
     return seconds
 
 

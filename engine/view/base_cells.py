@@ -29,7 +29,7 @@ class BaseCells:
         """Finished attempts at the base's cells of the same config and kernel."""
         if cell is None:
             return []
-        base = replace(cell.subject, control="", build=self._reader.manifest.base)
+        base = replace(cell.subject, control="", build=self._reader.manifest.design.base)
         return [
             attempt.id for attempt in attempts if attempt.state == "finished" and self._cells.get(attempt.cell) == base
         ]

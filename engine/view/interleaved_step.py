@@ -102,7 +102,7 @@ class InterleavedSteps:
 
     def attempts(self, known: Iterable[Attempt], one: Attempt) -> list[Attempt]:
         """Attempts of the same repeat and engine start as `one`, including it; in the order of their subjects."""
-        if not self._manifest.sliced or one.cell not in self._cells:
+        if not self._manifest.design.sliced or one.cell not in self._cells:
             return [one]
         by_cell = {
             attempt.cell: attempt
@@ -118,7 +118,7 @@ class InterleavedSteps:
         key = _key(steps)
         slices = self._slices.get(key)
         if slices is None or not self._replay:
-            slices = slices or SliceSeries(self._reader, [step for _, step in steps], self._manifest.slice_ms)
+            slices = slices or SliceSeries(self._reader, [step for _, step in steps], self._manifest.design.slice_ms)
             slices.catch_up()
             if all(step.ended_ns is not None for _, step in steps):
                 slices.end()

@@ -115,7 +115,7 @@ class Player:
         with legible(self.run):
             cells = self._attempts.wanted()
             attempts = self._attempts.all
-            running, sliced = is_locked(self.run), self.manifest.sliced
+            running, sliced = is_locked(self.run), self.manifest.design.sliced
             return planned(
                 cells, attempts, self._bases.rates, running=running, interleaved=sliced, start=self._attempts.start
             )
@@ -186,7 +186,7 @@ class Player:
     def _with_left(self, view: ViewState) -> ViewState:
         attempts, start = self._attempts.all, self._attempts.start
         wanted = self._attempts.wanted()
-        work = pieces(wanted, attempts, interleaved=self.manifest.sliced)
+        work = pieces(wanted, attempts, interleaved=self.manifest.design.sliced)
         now_ns = self._now_ns(attempts[-1]) if attempts else self._clock.monotonic_ns()
         usual_s = view.allocation.pair_s if view.allocation is not None else None
         left = left_s(work, now_ns, self._steps_of, start=start, usual_s=usual_s, eta_s=view.eta_s)

@@ -56,7 +56,7 @@ class RunAttempts:
             decisions=tuple(self._decisions),
             allocation=outcome.allocation(manifest, self._decisions),
             names=names,
-            base=next(iter(names.values()), manifest.base),
+            base=next(iter(names.values()), manifest.design.base),
             failures=failures,
             external=manifest.external is not None,
         )

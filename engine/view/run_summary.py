@@ -202,7 +202,7 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
         load=workload_title(workload),
         steps=tuple(step["name"] for step in workload["steps"]),
         clients=int(workload.get("clients", 1)),
-        repeats=manifest.repeats,
+        repeats=manifest.design.repeats,
         planned=len(manifest.cells),
         probes=manifest.observers,
     )

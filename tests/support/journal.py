@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec
 from engine.core.clock import Clock
 from engine.core.model import Build, Cell, Config, Manifest, config_key
 from engine.journal import signature
-from engine.journal.manifest import read_manifest
+from engine.journal.manifest import manifest_of, read_manifest
 from engine.journal.rows import ProbeFrame, RoleSecond, SliceRow, WaitSecond
 from engine.journal.totals import StepTotals
 from engine.journal.writer import JournalWriter, create_run
@@ -89,7 +89,7 @@ def plan_run(
         "options": {"clients": clients, **options},
     }
     workload |= {"identity": WORKLOAD.identity(workload), "non_default": list(WORKLOAD.non_default(workload))}
-    manifest = Manifest(
+    record = dict(
         run=path.name,
         created=created,
         engine="0.1.0",
@@ -112,6 +112,7 @@ def plan_run(
         slice_ms=slice_ms,
         **planned,
     )
+    manifest = manifest_of(record, path)
     create_run(path, manifest.record())
     (path / "cells").mkdir(exist_ok=True)
     return manifest

@@ -124,6 +124,6 @@ def environment(manifest: Manifest) -> list[str]:
         f"{cpu.get('model', '?')}, {cpu.get('threads', '?')} CPUs",
         f"kernel {kernel.get('release', '?')}",
         f"{workload.get('name')} {workload_title(workload)}",
-        f"clients {workload.get('clients')}, seed {manifest.seed}",
+        f"clients {workload.get('clients')}, seed {manifest.design.seed}",
         f"probes {', '.join(manifest.observers) or 'none'}",
     ]

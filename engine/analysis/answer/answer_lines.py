@@ -65,7 +65,8 @@ def _of_rates(cells: ComparedCells, subject: Subject, rates: Sequence[Ratio]) ->
         effects = _effects([ratio for ratio in rates if ratio.bounds]) or "none"
         return [f"{name} against {base}, ratios without verdicts, as {external_servers.NO_VERDICT}: {effects}"]
     if pairs < MIN_PAIRS:
-        better = PAIRS if cells.runs[0].manifest.sliced else "4 or 6"  # an even number balances the order of cells
+        # An even number balances the order of cells.
+        better = PAIRS if cells.runs[0].manifest.design.sliced else "4 or 6"
         have = "one pair" if pairs == 1 else "two pairs"
         return [f"{name} against {base}: no verdict from {have}: {MIN_PAIRS} are needed, better {better}"]
     within = f"within {100 * cells.margin:.3g}%"
@@ -174,7 +175,7 @@ def _advice(cells: ComparedCells, subject: Subject, undecided: Sequence[Ratio]) 
     if not wanted:
         return ""
     pairs = max(wanted)
-    together = max if cells.runs[0].manifest.sliced else sum  # interleaved cells run at the same time
+    together = max if cells.runs[0].manifest.design.sliced else sum  # interleaved cells run at the same time
     took_s = [together(cell.seconds for cell in pair) for pair in cells.pairs(subject)]
     minutes = math.ceil(pairs * median(took_s) / 60) if took_s else 0
     which = f"{len(wanted)} of them" if len(wanted) < len(undecided) else "them" if len(wanted) > 1 else "it"

@@ -68,7 +68,7 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
         spreads=spreads,
         answer=statement_plans.after_results(different, answer(cells, ratios, groups)),
-        design=cells.runs[0].manifest.design,
+        design=cells.runs[0].manifest.design.words,
         route=cells.runs[0].manifest.route.words,
         units=units,
         comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
@@ -103,14 +103,14 @@ def compared_cells(paths: Sequence[Path], base: str | None = None) -> ComparedCe
         runs = tuple(_with_kernel(run) for run in runs)
     planned = [cell for run in runs for cell in run.cells]
     names = subject_names(list(dict.fromkeys(cell.cell.subject for cell in planned)))
-    first = _base(base or runs[0].manifest.base, names)
+    first = _base(base or runs[0].manifest.design.base, names)
     return ComparedCells(
         runs=runs,
         base=first,
         names={first: names[first]} | names,
         steps=tuple(dict.fromkeys(step for cell in planned for step in cell.steps)),
         cells=tuple(cell for cell in planned if cell.state == "finished"),
-        margin=runs[0].manifest.margin,
+        margin=runs[0].manifest.design.margin,
         levels=alpha_spending.levels(runs),
     )
 

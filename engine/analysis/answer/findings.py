@@ -82,7 +82,7 @@ def clock_of(settings: Mapping[str, str]) -> str:
 
 def _left_alone(cells: ComparedCells) -> Iterable[str]:
     """Steps that have fewer pairs than others, because more would not have changed their verdicts."""
-    for run in (run for run in cells.runs if run.manifest.adaptive):
+    for run in (run for run in cells.runs if run.manifest.design.adaptive):
         ours = [cell for cell in run.cells if cell.state == "finished" and cell.cell.subject == cells.base]
         counts = {step: sum(step in cell.steps for cell in ours) for step in cells.steps}
         if fewer := [f"{step} ({count} of {len(ours)})" for step, count in counts.items() if 0 < count < len(ours)]:

@@ -63,7 +63,7 @@ def look(run: Path, *, on_the_way: bool) -> Seen:
 
     cells = compared_cells([run])
     (result,) = cells.runs
-    interim = result.manifest.interim_analyses
+    interim = result.manifest.design.interim_analyses
     levels = levels_on_the_way(interim, result.whole_repeats) if on_the_way else cells.levels
     cells = replace(cells, levels=levels)
     ratios = verdicts.ratios(cells, measured_ratios.measured(cells))

@@ -164,7 +164,7 @@ def _is_ours(manifest: Manifest, design: Interleave, workload: str, steps: Colle
         return False
     if manifest.workload["name"] != workload or not any(step["name"] in steps for step in manifest.workload["steps"]):
         return False
-    return manifest.interleave == design and (manifest.aa or design == "slices")
+    return manifest.design.interleave == design and (manifest.design.aa or design == "slices")
 
 
 def _of_cells(folder: Path, pairs: int, steps: Collection[str], level: float) -> Noise | None:

@@ -45,7 +45,7 @@ def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> Sl
     return SlicedStep(
         step=step,
         unit=judged.unit if judged is not None else "ops/s",
-        design=cells.runs[0].manifest.design,
+        design=cells.runs[0].manifest.design.words,
         base=cells.names[cells.base],
         checks=tuple(
             SlicedCheck(cells.names[subject], check.f, check.ratios, check.suspect) for subject, check in checks.items()

@@ -83,8 +83,8 @@ def levels(runs: Sequence[RunResult]) -> Levels:
     for together in _batches(runs):
         count = sum(run.whole_repeats for run in together)
         run = together[0].manifest
-        part = left / 2 if done else first(count, sliced=run.interleave == "slices")
-        analyses = planned(run.interim_analyses, count, part)
+        part = left / 2 if done else first(count, sliced=run.design.interleave == "slices")
+        analyses = planned(run.design.interim_analyses, count, part)
         done += [(pairs + pairs_so_far, share) for pairs_so_far, share in analyses]
         left -= part
         pairs += count

@@ -60,9 +60,10 @@ def measured_in(run: RunResult) -> str:
     """The interleaved parts of a run, and the number of servers, which tells slices apart, too."""
     manifest = run.manifest
     servers = len({cell.subject for cell in manifest.cells})
-    besides = [f"{servers} servers side by side"] if manifest.sliced else []
+    besides = [f"{servers} servers side by side"] if manifest.design.sliced else []
     besides += ["external servers"] if manifest.external else []
-    return f"{manifest.design} with {' and '.join(besides)}" if besides else manifest.design
+    design = manifest.design.words
+    return f"{design} with {' and '.join(besides)}" if besides else design
 
 
 def run_reasons(runs: Sequence[RunResult], subject: Subject) -> list[str]:

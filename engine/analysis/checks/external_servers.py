@@ -37,7 +37,7 @@ def _of_run(manifest: Manifest) -> list[str]:
         sentences.append("no CHECKPOINT was done before steps on any server: on some of them the role may not")
     if manifest.external.scratch_database:
         sentences.append(f"all cells worked in database {manifest.external.scratch_database}, emptied after each")
-    base = dict(manifest.configs[config_key(manifest.cells[0].subject.config, manifest.base)].settings)
+    base = dict(manifest.configs[config_key(manifest.cells[0].subject.config, manifest.design.base)].settings)
     for build in manifest.builds:
         configured = dict(manifest.configs[config_key(manifest.cells[0].subject.config, build.label)].settings)
         names = sorted(name for name in {*base, *configured} if base.get(name) != configured.get(name))
@@ -47,5 +47,5 @@ def _of_run(manifest: Manifest) -> list[str]:
                 f"{name} {base.get(name, 'default')} and {configured.get(name, 'default')}"
                 for name in names[:SETTINGS_NAMED]
             )
-            sentences.append(f"{manifest.base} and {build.label} have different settings: {values}{more}")
+            sentences.append(f"{manifest.design.base} and {build.label} have different settings: {values}{more}")
     return sentences

@@ -244,12 +244,12 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> IndexedRun:
     versions = {build.label: build.version for build in manifest.builds}
     builds = {build.label: build for build in manifest.builds}
     medians = []
-    places = {label: place for place, label in enumerate(dict.fromkeys((manifest.base, *versions)))}
+    places = {label: place for place, label in enumerate(dict.fromkeys((manifest.design.base, *versions)))}
     workload = str(manifest.workload.get("name", ""))
     cells: dict[tuple[str, str, bool, str], list[CellResult]] = {}
     for cell in result.cells:
         subject = cell.cell.subject
-        base = subject.build == manifest.base
+        base = subject.build == manifest.design.base
         place = (_series(result, cell), subject.build, base, versions.get(subject.build, ""))
         if cell.state == "finished" and not subject.control:
             cells.setdefault(place, []).append(cell)
@@ -302,7 +302,7 @@ def _series(result: RunResult, cell: CellResult) -> str:
         converted(workload, WorkloadSummary, "manifest.json: workload").text,
         subject.config,
         "" if subject.kernel == HOST else f"kernel {subject.kernel}",
-        manifest.design,
+        manifest.design.words,
         f"{cpu[0]} with {cpu[1]} threads" if all(cpu) else "",
         digest,
     )

@@ -49,7 +49,7 @@ def test_recordings_are_small_and_hide_their_machine(unpacked: Path) -> None:
 def test_the_first_recording_has_two_incidents_in_slices(unpacked: Path) -> None:
     run, _ = recorded(unpacked)
     with JournalReader(run) as reader:
-        assert {cell.subject.build for cell in reader.manifest.cells} and reader.manifest.sliced
+        assert {cell.subject.build for cell in reader.manifest.cells} and reader.manifest.design.sliced
         incidents = incidents_of([event for event in reader.events() if event.kind == "stall"])
         causes = [cause["name"] for stalls in incidents for stall in stalls for cause in stall.data["causes"][:1]]
         assert {"stopped", "lock"} <= set(causes)

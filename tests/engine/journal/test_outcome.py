@@ -32,7 +32,7 @@ def attempts(manifest: Manifest, *states: tuple[int, int, str]) -> list[Attempt]
 def test_cells_run_by_themselves_or_those_of_a_repeat_together(
     manifest: Manifest, interleave: Interleave, groups: list[int]
 ) -> None:
-    grouped = outcome.groups(replace(manifest, interleave=interleave))
+    grouped = outcome.groups(replace(manifest, design=replace(manifest.design, interleave=interleave)))
     assert [len(group) for group in grouped] == groups
     assert [cell for group in grouped for cell in group] == list(manifest.cells)
 
@@ -52,5 +52,5 @@ def test_interleaved_cells_finish_in_one_start_of_the_engine(
 ) -> None:
     designs: list[tuple[Interleave, list[int]]] = [("cells", whole_cells), ("slices", interleaved)]
     for interleave, wanted in designs:
-        plan = replace(manifest, interleave=interleave)
+        plan = replace(manifest, design=replace(manifest.design, interleave=interleave))
         assert outcome.finished(plan, attempts(plan, *starts)) == {manifest.cells[place].id for place in wanted}

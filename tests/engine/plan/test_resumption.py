@@ -76,10 +76,11 @@ def test_an_interval_that_is_longer_in_slices_is_no_change(tmp_path: Path) -> No
     file.write_text("checkpoint_timeout = 5min\n")
     manifest = planned(tmp_path, file)
     longer = Config("mine", (("checkpoint_timeout", "600000ms"),), str(file))
-    sliced = dataclasses.replace(manifest, interleave="slices", configs={config_key("mine", "16.3"): longer})
-    resumption._check_configs(sliced, request_of(manifest.request))
+    in_cells = dataclasses.replace(manifest, configs={config_key("mine", "16.3"): longer})
+    slices = dataclasses.replace(manifest.design, interleave="slices")
+    resumption._check_configs(dataclasses.replace(in_cells, design=slices), request_of(manifest.request))
     with pytest.raises(UserError, match="checkpoint_timeout is 5min, was 600000ms"):
-        resumption._check_configs(dataclasses.replace(sliced, interleave="cells"), request_of(manifest.request))
+        resumption._check_configs(in_cells, request_of(manifest.request))
 
 
 def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:

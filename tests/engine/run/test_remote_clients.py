@@ -80,7 +80,7 @@ def test_counts_of_clients_elsewhere_are_as_of_clients_here(finished: Bench) -> 
 def test_both_machines_and_the_way_between_are_recorded(finished: Bench) -> None:
     manifest = read_manifest(finished.run)
     assert manifest.route.host == "someone@there" and manifest.route.address == manifest.route.client == "127.0.0.1"
-    assert manifest.interleave == "cells"
+    assert manifest.design.interleave == "cells"
     (attempt,) = finished.attempts()
     for record in (manifest.environment, attempt.origin["environment"], attempt.origin["environment_after"]):
         assert record["client"]["kernel"]["release"] == record["kernel"]["release"]

@@ -256,7 +256,7 @@ def test_a_time_limit_stops_before_a_pair_that_takes_longer(toy: tuple[Bench, st
     assert looks and looks[0]["text"] in done.stdout and " left: " in looks[0]["text"]
     states = [attempt.state for attempt in bench.attempts()]
     assert set(states) == {"finished"} and len(states) == 2 * looks[-1]["repeats"]
-    assert looks[-1]["repeats"] < read_manifest(bench.run).repeats
+    assert looks[-1]["repeats"] < read_manifest(bench.run).design.repeats
     assert read_run(bench.run).state == "finished"
 
 
