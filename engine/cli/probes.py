@@ -90,7 +90,7 @@ def cost(wanted: str, label: str, pairs: int, out: Path, as_json: bool, **option
     if as_json:
         echo_json([asdict(measured) for measured in costs])
     else:
-        console.print(f"\ncost of {', '.join(prospect.manifest.observers)}, with probes against without:")
+        console.print(f"\ncost of {', '.join(prospect.manifest.observation.observers)}, with probes against without:")
         for line in probe_cost.lines(costs):
             console.say(line)
 

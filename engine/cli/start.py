@@ -74,17 +74,17 @@ def print_prospect(prospect: Prospect, out: Path, console: PlainConsole) -> None
         of_all = f"; config {configs.pop()}" if len(configs) == 1 else ""
         console.say(f"side by side: {', '.join(manifest.names.values())}{of_all}")
     else:
-        kernels = ("kernel",) if manifest.kernels else ()
+        kernels = ("kernel",) if manifest.boot.kernels else ()
         table = Table("cell", "build", "config", *kernels, "repeat", box=None, pad_edge=False, show_edge=False)
         for cell in manifest.cells[: prospect.estimate.cells]:
             subject = cell.subject
-            kernel = (subject.kernel,) if manifest.kernels else ()
+            kernel = (subject.kernel,) if manifest.boot.kernels else ()
             table.add_row(str(cell.ordinal + 1), subject.name, subject.config, *kernel, str(cell.repeat))
         console.print(table)
     for line in _left_out(manifest.configs):
         console.say(line)
-    if manifest.observers:
-        console.say(f"probes: {', '.join(manifest.observers)}")
+    if manifest.observation.observers:
+        console.say(f"probes: {', '.join(manifest.observation.observers)}")
     for line in prospect.notices:
         console.say(line)
     where = f"in {out}" if manifest.external is None else "on each server"
@@ -353,6 +353,6 @@ def _conclude(run: Path, code: int, console: PlainConsole) -> int:
         raise UserError(f"the engine {_ended(code)}; see {run / 'engine.log'}; {then}")
     comparison = compare([run])
     render.print_comparison(comparison, console, rest=f"bench compare {reference(run)} --all")
-    if manifest.probes_in_control:
-        probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observers))
+    if manifest.observation.probes_in_control:
+        probe_cost.keep(run.parent, probe_cost.costs(comparison, manifest.observation.observers))
     return code

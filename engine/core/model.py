@@ -202,6 +202,33 @@ class RunDesign:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The moment at which a run was planned, and the pgbed that planned it."""
+
+    created: str  # wall clock, ISO 8601 with offset
+    engine: str  # version of pgbed
+    revision: str = ""  # of the flake that measured; empty without one, or if modified
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The observers of a run: its probes, and the rule by which it notices stalls."""
+
+    stall_rule: dict[str, Any]
+    observers: tuple[str, ...] = ()  # probes as requested: see engine.tracing.selection
+    allow_slow_probes: bool = False
+    probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures the probes' cost
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """The kernels that a run boots, which are all but the host's, and the guest that boots them."""
+
+    kernels: tuple[Kernel, ...] = ()
+    guest: GuestMachine | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """Everything decided before the first cell, and its basis: `manifest.json`.
 
@@ -211,26 +238,20 @@ class Manifest:
     """
 
     run: str
-    created: str  # wall clock, ISO 8601 with offset
-    engine: str  # version of pgbed
+    origin: Origin
     design: RunDesign
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     workload: dict[str, Any]
     cells: tuple[Cell, ...]
-    stall_rule: dict[str, Any]
+    observation: Observation
     environment: dict[str, Any]
     keep: bool = False
     allow_concurrent: bool = False  # other runs may measure on this machine at the same time
-    observers: tuple[str, ...] = ()  # probes as requested: see engine.tracing.selection
-    allow_slow_probes: bool = False
-    kernels: tuple[Kernel, ...] = ()  # kernels to boot: all but the host's
-    guest: GuestMachine | None = None  # that boots them
+    boot: Boot = Boot()
     route: Route = SOCKET  # how clients reach their server
-    probes_in_control: bool = False  # only cells of control `probed` are probed: the run measures the probes' cost
     external: ExternalServers | None = None  # if all builds are external servers
     request: dict[str, Any] = field(default_factory=dict)  # as in a plan file, without connection strings
-    revision: str = ""  # of the flake that measured; empty without one, or if modified
     parts: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
@@ -263,10 +284,15 @@ class Manifest:
 
     def kernel(self, label: str) -> Kernel | None:
         """The kernel of a label; None for the host's."""
-        return next((kernel for kernel in self.kernels if kernel.label == label), None)
+        return next((kernel for kernel in self.boot.kernels if kernel.label == label), None)
 
 
-GROUPS = {"design": RunDesign}  # fields of a manifest
+GROUPS: dict[str, type] = {
+    "origin": Origin,
+    "design": RunDesign,
+    "observation": Observation,
+    "boot": Boot,
+}  # fields of a manifest
 
 
 def config_key(config: str, build: str) -> str:

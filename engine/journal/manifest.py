@@ -65,14 +65,14 @@ def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
 
 def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     path = run / "manifest.json"
-    groups = {name: converted(record, group, str(path)) for name, group in GROUPS.items()}
+    groups: dict[str, Any] = {name: converted(record, group, str(path)) for name, group in GROUPS.items()}
     manifest = converted(record | groups, Manifest, str(path))
     parts = {feature.name: converted(record, feature.part, str(path)) for feature in features()}
     manifest = replace(manifest, parts=parts)
     converted(manifest.workload, _Workload, f"{path}: workload")
     converted(manifest.environment, dict[str, dict[str, Any] | None], f"{path}: environment")
     _check_design(manifest.design, path)
-    if manifest.kernels and manifest.guest is None:
+    if manifest.boot.kernels and manifest.boot.guest is None:
         raise UserError(f"{path}: kernels: there is no guest that boots them")
     try:
         check_route(manifest.route)

@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.core.errors import UserError
 from engine.core.format import size, size_bytes
 from engine.core.kernel import HOST, GuestMachine, Kernel
+from engine.core.model import Boot
 from engine.guest import accelerator, initrd, kernels, store_image, tools
 from engine.host.environment import Machine
 from engine.plan.request import Request
@@ -88,13 +89,13 @@ def prepare(
     settings: Sequence[Mapping[str, str]],
     progress: Callable[[str], None],
     out: Path,
-) -> tuple[tuple[Kernel, ...], GuestMachine | None, Sequence[str]]:
-    """Fetch kernels and tools, and boot one to choose an accelerator; return kernels, machine and notices.
+) -> tuple[Boot, Sequence[str]]:
+    """Fetch kernels and tools, and boot one to choose an accelerator; return both, and notices.
 
     Raises UserError for an impossible request.
     """
     if not request.in_guests:
-        return (), None, ()
+        return Boot(), ()
     roots = out / ".builds"
     booted = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
     programs = tools.find(progress, roots)
@@ -112,7 +113,7 @@ def prepare(
         share="9p" if by_9p else store_image.share(),
     )
     _check_memory(guest, settings)
-    return booted, guest, _notices(request, booted, guest, why, by_9p)
+    return Boot(booted, guest), _notices(request, booted, guest, why, by_9p)
 
 
 def _why_9p(booted: Sequence[Kernel], programs: tools.Tools) -> str:

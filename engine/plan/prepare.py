@@ -18,8 +18,8 @@ from engine.builds import client_programs, features, resolve
 from engine.builds.label import Label, shown
 from engine.core import missing_steps
 from engine.core.errors import UserError
-from engine.core.kernel import HOST, Kernel
-from engine.core.model import PROBED, Build, Config, InterimAnalysis, Manifest, RunDesign
+from engine.core.kernel import HOST
+from engine.core.model import PROBED, Boot, Build, Config, InterimAnalysis, Manifest, Observation, Origin, RunDesign
 from engine.core.version import revision, version
 from engine.features import with_options
 from engine.guest import kernels
@@ -92,8 +92,9 @@ class Draft:
     servers: external_servers.Servers | None = None
     builds: tuple[Build, ...]
     configs: dict[str, Config]
-    kernels: tuple[Kernel, ...]
+    boot: Boot
     interim: tuple[InterimAnalysis, ...]
+    created: str
     interleave_reason: str
     tolerated: dict[str, float]
     expected: RunEstimate
@@ -162,10 +163,8 @@ def _apply_settings(draft: Draft) -> Iterable[str]:
 def _boot(draft: Draft) -> Iterator[str]:
     needed, probes = draft.design.cell_bytes(draft.request, draft.settings), draft.design.probes
     machine = environment.machine(draft.out)
-    draft.kernels, draft.parts["guest"], notices = guests.prepare(
-        draft.request, machine, needed, draft.settings, draft.progress, draft.out
-    )
-    for kernel in draft.kernels:
+    draft.boot, notices = guests.prepare(draft.request, machine, needed, draft.settings, draft.progress, draft.out)
+    for kernel in draft.boot.kernels:
         offered = selection.in_guest(kernel) if probes.choices else None
         lacking = selection.admit(probes, draft.builds, offered, allow_slow=draft.request.allow_slow_probes)
         yield from (f"kernel {kernel.label}: {line}" for line in lacking)
@@ -200,8 +199,8 @@ def _plan_workload(draft: Draft) -> Iterator[str]:
         features.check_demands(record.get("demands", ()), builds)
         route, client_host = routes.decide(draft.request, load.workload, record, draft.progress)
     yield from (*load.plan.notices, *record.get("notices", ()))
-    draft.parts |= {"run": run, "created": created.isoformat(timespec="seconds"), "workload": record}
-    draft.parts |= {"route": route, "environment": environment.record(draft.out)}
+    draft.created = created.isoformat(timespec="seconds")
+    draft.parts |= {"run": run, "workload": record, "route": route, "environment": environment.record(draft.out)}
     if client_host:
         draft.parts["environment"]["client"] = client_host
         if why := client_host["link"]["not_by_nix"]:
@@ -235,18 +234,15 @@ def _manifest(draft: Draft) -> Manifest:
         draft.interim, request.minutes, draft.tolerated,
     )  # fmt: skip
     return Manifest(
-        engine=version(),
+        origin=Origin(draft.created, version(), revision()),
         design=run_design,
         builds=draft.builds,
         configs=draft.configs,
         cells=interleave(subjects(labels, configs, base, request.aa, kernel_labels), request.planned_repeats),
-        stall_rule=asdict(StallRule()),
-        kernels=draft.kernels,
+        boot=draft.boot,
+        observation=Observation(asdict(StallRule()), design.probes.names, request.allow_slow_probes),
         keep=request.keep,
         allow_concurrent=request.allow_concurrent,
-        observers=design.probes.names,
-        allow_slow_probes=request.allow_slow_probes,
-        revision=revision(),
         request={
             **msgspec.structs.replace(request, repeats=draft.asked.repeats).entries(),
             "builds": [shown(build) for build in request.builds],
@@ -266,18 +262,19 @@ def twins(builds: Sequence[Build]) -> Iterable[str]:
 def with_probed_control(prospect: Prospect, pairs: int) -> Prospect:
     """Turn a plan of one subject into alternating cells without and with probes. Raises UserError if impossible."""
     manifest = prospect.manifest
-    if planstats.PROBE in manifest.observers:
+    if planstats.PROBE in manifest.observation.observers:
         raise UserError(
             f"{planstats.PROBE} is part of the server's settings, so no cell can run without it; choose other probes"
         )
-    if not manifest.observers:
+    if not manifest.observation.observers:
         raise UserError("nothing to attach: choose probes that are available here (bench list probes)")
     bare = manifest.cells[0].subject
     cells = interleave((bare, dataclasses.replace(bare, control=PROBED)), pairs)
     design = dataclasses.replace(manifest.design, repeats=pairs)
+    observation = dataclasses.replace(manifest.observation, probes_in_control=True)
     return dataclasses.replace(
         prospect,
-        manifest=dataclasses.replace(manifest, cells=cells, design=design, probes_in_control=True),
+        manifest=dataclasses.replace(manifest, cells=cells, design=design, observation=observation),
         estimate=dataclasses.replace(prospect.estimate, cells=len(cells)),
     )
 

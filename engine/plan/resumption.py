@@ -165,7 +165,7 @@ def _recorded(manifest: Manifest, request: Request, config: str, build: str) -> 
 
 def _check_kernels(manifest: Manifest, request: Request, out: Path, progress: Callable[[str], None]) -> None:
     texts = {known_kernels.label_of(text): text for text in request.kernels}
-    for kernel in manifest.kernels:
+    for kernel in manifest.boot.kernels:
         kernels = known_kernels.resolve(texts.get(kernel.label, kernel.label), progress, out / ".builds")
         if kernels != kernel:
             raise UserError(

@@ -90,12 +90,13 @@ def machine(manifests: Sequence[Manifest]) -> Section:
 def measured(manifest: Manifest) -> str:
     """The date, the machine and the version of pgbed of a run."""
     known = dict(_flat(manifest.environment))
-    in_guests = bool(manifest.kernels)  # which have others
+    in_guests = bool(manifest.boot.kernels)  # which have others
     kernel = f"Linux {known['kernel.release']}" if "kernel.release" in known and not in_guests else ""
     cpus = f"{known['cpu.threads']} CPUs" if "cpu.threads" in known else ""
     machine = ", ".join(filter(None, (known.get("host.name"), known.get("cpu.model"), cpus, kernel)))
     where = "with clients on" if manifest.external is not None else "on"
-    return f"measured on {manifest.created[:10]} {where} {machine or 'an unknown machine'} by pgbed {manifest.engine}"
+    day, engine = manifest.origin.created[:10], manifest.origin.engine
+    return f"measured on {day} {where} {machine or 'an unknown machine'} by pgbed {engine}"
 
 
 def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
@@ -145,9 +146,10 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
 
 def commands(manifest: Manifest) -> Iterable[str]:
     """The command line that repeats a run, and the parts that it cannot express."""
-    revision = f" (flake revision {manifest.revision})" if manifest.revision else ""
-    engine = f"pgbed {manifest.engine}{revision}"
-    yield f"# run {manifest.run}, measured by {engine} on {manifest.created}"
+    origin = manifest.origin
+    revision = f" (flake revision {origin.revision})" if origin.revision else ""
+    engine = f"pgbed {origin.engine}{revision}"
+    yield f"# run {manifest.run}, measured by {engine} on {origin.created}"
     try:
         request = request_of(manifest.request)
     except (UserError, UnknownName, ValueError) as error:

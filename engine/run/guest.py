@@ -63,7 +63,7 @@ class GuestAttempt:
         self._folder, self._manifest, self._cell, self._stop, self._commands = folder, manifest, cell, stop, commands
         self._journal = commands.journal
         self._builds = folder.parents[2] / ".builds"  # links to the builds that were realised for runs
-        kernel, machine = manifest.kernel(cell.subject.kernel), manifest.guest
+        kernel, machine = manifest.kernel(cell.subject.kernel), manifest.boot.guest
         assert kernel is not None and machine is not None  # as read_manifest sees to
         self._kernel, self._machine = kernel, machine
         self._booted_s: float | None = None
@@ -289,7 +289,7 @@ class GuestAttempt:
         modules = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         yield from (path for path in modules if path.is_relative_to(store_image.STORE))  # such as the user's workloads
         bpftrace = self._builds / "bpftrace"  # named by the probe helper, which does not depend on it
-        if self._manifest.observers and bpftrace.exists():
+        if self._manifest.observation.observers and bpftrace.exists():
             yield bpftrace.resolve()
         for feature, part in with_parts(self._manifest.parts):
             yield from feature.programs(part)

@@ -81,7 +81,7 @@ class StepRunner:
         self._sampler: StepSampler | None = None  # of the last step
         self._spill_over_ns: int | None = None  # CPU time of the idle servers: as the last step began, then in it
         self._watched: tuple[Page, int, int] | None = None  # CHANGED_NS of a step's page, and when to look at it again
-        self._planstats = planstats.PROBE in self.manifest.observers
+        self._planstats = planstats.PROBE in self.manifest.observation.observers
         self._views = (*pgstat.VIEWS, planstats.PROBE) if self._planstats else pgstat.VIEWS
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class StepRunner:
             log=log,
             activity=activity,
             monitor_pid=self.monitor.backend_pid,
-            rule=converted(self.manifest.stall_rule, StallRule, "manifest.json: stall_rule"),
+            rule=converted(self.manifest.observation.stall_rule, StallRule, "manifest.json: stall_rule"),
         )
         # Last, so that they are removed first: attached to the server before any client connects.
         self.probing = opened.enter_context(self._probing())
@@ -133,10 +133,10 @@ class StepRunner:
         self._open.close()
 
     def _probing(self) -> Probing:
-        manifest = self.manifest
+        observation = self.manifest.observation
         # To measure the probes' cost, every other cell has none.
-        bare = manifest.probes_in_control and self.cell.subject.control != PROBED
-        names, inside = () if bare else manifest.observers, self.server.inside
+        bare = observation.probes_in_control and self.cell.subject.control != PROBED
+        names, inside = () if bare else observation.observers, self.server.inside
         return Probing(
             [choice_of(name) for name in names if name != planstats.PROBE],
             self.server.build,
@@ -144,7 +144,7 @@ class StepRunner:
             self.journal,
             self.attempt,
             self.server.cell_dir,
-            allow_slow=manifest.allow_slow_probes,
+            allow_slow=observation.allow_slow_probes,
             check=self._check_alive,
             unavailable=""
             if inside

@@ -22,7 +22,7 @@ class Booting:
 
 def booting(reader: JournalReader, attempts: Collection[Attempt]) -> Booting | None:
     """The cell whose guest is booting; None if the newest guest has begun its attempt."""
-    events = reader.events(kinds=(BOOT,)) if reader.manifest.kernels else []
+    events = reader.events(kinds=(BOOT,)) if reader.manifest.boot.kernels else []
     if not events or max((attempt.id for attempt in attempts), default=0) != events[-1].data.get("after"):
         return None
     return Booting(str(events[-1].data.get("cell")), events[-1].started_ns)

@@ -74,7 +74,7 @@ def look(run: Path, wanted: Wanted) -> News:
         places = _places(reader, attempts) if newest != wanted.newest_step else None
         events = reader.events(after_id=wanted.event, kinds=EVENTS)
         events += [reader.event(id) for id in wanted.lasting]
-        news = News(is_locked(run), reader.manifest.observers, places, None, tuple(events))
+        news = News(is_locked(run), reader.manifest.observation.observers, places, None, tuple(events))
         return news if wanted.step is None else _of_step(reader, wanted, news)
 
 

@@ -192,8 +192,8 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
     kernels = sorted({cell.subject.kernel for cell in manifest.cells} - {"host"})
     return replace(
         run,
-        when_ns=int(datetime.fromisoformat(manifest.created).timestamp() * SECOND_NS),
-        created=manifest.created,
+        when_ns=int(datetime.fromisoformat(manifest.origin.created).timestamp() * SECOND_NS),
+        created=manifest.origin.created,
         host=(environment.get("host") or {}).get("name") or "",
         kernel=" ".join(kernels) or (environment.get("kernel") or {}).get("release") or "",
         builds=tuple(build.label for build in manifest.builds),
@@ -204,7 +204,7 @@ def _planned(run: RunSummary, manifest: Manifest) -> RunSummary:
         clients=int(workload.get("clients", 1)),
         repeats=manifest.design.repeats,
         planned=len(manifest.cells),
-        probes=manifest.observers,
+        probes=manifest.observation.observers,
     )
 
 

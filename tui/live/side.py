@@ -125,5 +125,5 @@ def environment(manifest: Manifest) -> list[str]:
         f"kernel {kernel.get('release', '?')}",
         f"{workload.get('name')} {workload_title(workload)}",
         f"clients {workload.get('clients')}, seed {manifest.design.seed}",
-        f"probes {', '.join(manifest.observers) or 'none'}",
+        f"probes {', '.join(manifest.observation.observers) or 'none'}",
     ]

@@ -213,7 +213,7 @@ def _binaries(runs: Sequence[RunResult], subjects: Sequence[Subject]) -> CheckRe
         if len(digests(runs, subject)) > 1:
             return "binaries", False, f"{subject.build} is not the same in all runs"
     # Source trees recorded no version before: such a run may be of any.
-    engines = sorted({run.manifest.engine for run in runs} - {"uninstalled"})
+    engines = sorted({run.manifest.origin.engine for run in runs} - {"uninstalled"})
     if len(engines) > 1:
         return "binaries", False, f"measured by pgbed {' and '.join(engines)}"
     return "binaries", True, "the same in all cells" if len(runs) == 1 else "the same in all runs"

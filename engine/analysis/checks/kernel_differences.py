@@ -19,7 +19,7 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
     guests = [bool(_kernels(runs_of, side)) for side in (base, subject)]
     if guests[0] != guests[1]:
         reasons_of["host against a guest: virtualisation would be compared; run the host's own image in a guest"] = None
-    machines = {run.manifest.guest for run in runs_of if run.manifest.guest is not None}
+    machines = {run.manifest.boot.guest for run in runs_of if run.manifest.boot.guest is not None}
     if any(guests) and any(machine.emulated for machine in machines):
         reasons_of["emulated guests (no KVM): their times say nothing of a machine"] = None
     if all(guests) and len(machines) > 1:
@@ -48,7 +48,7 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
     ours, theirs = (_kernels(runs, side) for side in (base, subject))
     if not ours and not theirs:
         return
-    machines = dict.fromkeys(run.manifest.guest for run in runs if run.manifest.guest is not None)
+    machines = dict.fromkeys(run.manifest.boot.guest for run in runs if run.manifest.boot.guest is not None)
     for machine in machines:
         cpus = f"{machine.cpus} CPU{'s' if machine.cpus > 1 else ''}"
         memory = f"{machine.memory_mb} MB{' of huge pages' if machine.huge_pages else ''}"

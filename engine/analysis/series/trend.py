@@ -276,7 +276,7 @@ def _entry(result: RunResult, seen: tuple[tuple[int, int], ...]) -> IndexedRun:
                     _repository(builds[build], manifest.request) if build in builds else "",
                 )
             )
-    return IndexedRun(seen, manifest.created, tuple(medians))
+    return IndexedRun(seen, manifest.origin.created, tuple(medians))
 
 
 def _series(result: RunResult, cell: CellResult) -> str:
@@ -289,8 +289,8 @@ def _series(result: RunResult, cell: CellResult) -> str:
         workload.get("clients"),
         workload.get("steps", ()),
         manifest.request.get("overrides", ()),
-        sorted(manifest.observers),
-        None if subject.kernel == HOST else (manifest.guest, manifest.kernel(subject.kernel)),
+        sorted(manifest.observation.observers),
+        None if subject.kernel == HOST else (manifest.boot.guest, manifest.kernel(subject.kernel)),
         comparability.measured_in(result),
         manifest.route.words,
         conditions(manifest.parts),

@@ -55,7 +55,7 @@ class SchedulerFeature(Feature):
     def prepare(self, draft: Draft, options: Options) -> Generator[str, None, Part]:
         yield from ()
         tunables = parsed(options.sched)
-        for kernel in draft.kernels:
+        for kernel in draft.boot.kernels:
             settings(tunables, kernel.release)
         return Part(tunables)
 

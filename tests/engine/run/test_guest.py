@@ -60,7 +60,10 @@ def probed(run: Path, step: int) -> bool:
 def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
     run = bench.detached("--pg", label, "--kernel", f"{UNDER[0]}:preempt=full,{UNDER[1]}", *GUEST, *SWEEP)
     manifest = read_manifest(run)
-    assert [(kernel.label, kernel.scheduler) for kernel in manifest.kernels] == [(VARIED, "CFS"), (UNDER[1], "EEVDF")]
+    assert [(kernel.label, kernel.scheduler) for kernel in manifest.boot.kernels] == [
+        (VARIED, "CFS"),
+        (UNDER[1], "EEVDF"),
+    ]
     # One that has not begun its cell is not waited for.
     (guest,) = wait_for(lambda: guests_of(bench.engine_pid()), "the first guest")
     assert bench("stop").returncode == 0
@@ -97,7 +100,7 @@ def test_a_killed_guest_fails_its_cell_only(bench: Bench, label: str) -> None:
         assert step.totals is not None and step.totals.roles["pgbench"].statements > 10
         assert step.totals.probes["pgbench"]["runq"]["sum_us"] > 0, "the run queue is probed under each kernel"
     assert len(set(sessions.values())) == 3  # of the host and of two guests
-    assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.kernels[0].release
+    assert origin["environment"]["kernel"]["release"] == origin["guest"]["release"] == manifest.boot.kernels[0].release
     words = origin["environment"]["kernel"]["command_line"].split()
     assert words[0].startswith("console=ttyS0") and words[-1] == "preempt=full"
     facts = ("accelerator", "cpus", "memory_mb", "disk", "share", "provenance", "label")
