@@ -32,6 +32,7 @@ def schema(record: str) -> None:
     from engine.results.flame import FlameGraph
     from engine.results.sliced_step import SlicedStep
     from workloads import workloads
+    from workloads.api.options import groups_of
 
     types: dict[str, type] = {
         "compare": Comparison,
@@ -41,9 +42,13 @@ def schema(record: str) -> None:
         "manifest": Manifest,
     }
     document = msgspec.json.schema(types[record])
-    # The fields of features and workloads stand among the others.
+    groups = groups_of(Request)
+    # The fields of groups, features and workloads stand among the others.
     flat: dict[str, tuple[tuple[str, ...], Sequence[type]]] = {
-        "plan": (("options", "features"), [*(f.options for f in features()), *(load.options for load in workloads())]),
+        "plan": (
+            (*groups, "options", "features"),
+            [*groups.values(), *(f.options for f in features()), *(load.options for load in workloads())],
+        ),
         "manifest": ((*GROUPS, "parts"), [*GROUPS.values(), *(feature.part for feature in features())]),
     }
     names, classes = flat.get(record, ((), ()))

@@ -104,7 +104,7 @@ def check(request: Request) -> None:
     for build in request.builds:
         _check_build(build)
     for name, words in NOT_IN_A_BUILD.items():
-        if getattr(request, name):
+        if name in request.entries():
             raise UserError(f"{name}: builders have no {words}")
     if request.kernels != (HOST,):
         raise UserError("kernels: a builder measures under its own kernel; leave them out")

@@ -28,8 +28,8 @@ def check(request: Request) -> None:
     """Raise UserError for options that need servers of pgbed, or external ones."""
     if not request.external:
         for flag, given in (
-            ("--accept-foreign-load", request.accept_foreign_load),
-            ("--scratch-database", request.scratch_database is not None),
+            ("--accept-foreign-load", request.servers.accept_foreign_load),
+            ("--scratch-database", request.servers.scratch_database is not None),
         ):
             if given:
                 raise UserError(f"{flag} is for external servers: --pg NAME=postgresql://USER@HOST/DB")
@@ -47,15 +47,15 @@ def check(request: Request) -> None:
         ("--set", bool(request.overrides), "it is compared with the settings that it has"),
         ("--set-each", request.set_each is not None, "it is compared with the settings that it has"),
         ("--keep", request.keep, "each cell's database is dropped"),
-        ("--tcp", request.tcp, "the connection string says how clients reach it"),
-        ("--client-host", request.client_host is not None, "run bench on that host"),
+        ("--tcp", request.route.tcp, "the connection string says how clients reach it"),
+        ("--client-host", request.route.client_host is not None, "run bench on that host"),
         ("--kernel", request.in_guests, "its kernel is the one that it runs under"),
         ("--probes", request.probes not in ((), ("none",)), "probes see only servers of this machine, of pgbed's own"),
     )
     for flag, given, why in excluded:
         if given:
             raise UserError(f"{flag} cannot be used with {shown(other)}, an external server: {why}")
-    if request.scratch_database == "":
+    if request.servers.scratch_database == "":
         raise UserError("--scratch-database: give a database's name")
 
 
@@ -72,8 +72,8 @@ def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) ->
     servers = [external_server.look(label.name, label.place) for label in labels]
     external_server.refuse_doubles(servers)
     use = ExternalServers(
-        accept_foreign_load=request.accept_foreign_load,
-        scratch_database=request.scratch_database or "",
+        accept_foreign_load=request.servers.accept_foreign_load,
+        scratch_database=request.servers.scratch_database or "",
         checkpoint=all(server.may_checkpoint for server in servers),
         connections={server.name: external_server.without_password(server.conninfo) for server in servers},
     )

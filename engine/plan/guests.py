@@ -25,23 +25,24 @@ MB = 1 << 20
 def check(request: Request) -> None:
     """Check names and numbers. Raises UserError; fetches and boots nothing."""
     kernels.check_names(request.kernels)
-    if request.in_guests and (request.tcp or request.client_host):
-        raise UserError(f"{'--tcp' if request.tcp else '--client-host'}: not with --kernel: a guest has no network")
+    if request.in_guests and (request.route.tcp or request.route.client_host):
+        flag = "--tcp" if request.route.tcp else "--client-host"
+        raise UserError(f"{flag}: not with --kernel: a guest has no network")
     if request.keep and request.in_guests:
         raise UserError("--keep: a guest's cluster goes with the guest; leave out --keep, or --kernel")
-    pins = request.guest_pin
+    asked, pins = request.guest, request.guest.guest_pin
     away = sorted(set(pins) - os.sched_getaffinity(0))
     if away:
         raise UserError(f"--guest-pin: this machine has no CPU {', '.join(map(str, away))} for bench")
-    if len(set(pins)) < len(pins) or (pins and request.guest_cpus not in (None, len(pins))):
+    if len(set(pins)) < len(pins) or (pins and asked.guest_cpus not in (None, len(pins))):
         raise UserError("--guest-pin: name as many different CPUs as the guest has (--guest-cpus)")
-    if request.guest_memory is not None:
+    if asked.guest_memory is not None:
         try:
-            memory = _memory_bytes(request.guest_memory)
+            memory = _memory_bytes(asked.guest_memory)
         except UserError as error:
             raise UserError(f"--guest-memory {error}") from None
         if memory < LEAST_MB * MB:
-            raise UserError(f"--guest-memory {request.guest_memory}: a guest needs at least {LEAST_MB} MB")
+            raise UserError(f"--guest-memory {asked.guest_memory}: a guest needs at least {LEAST_MB} MB")
 
 
 def _check_huge_pages(wanted_mb: int) -> None:
@@ -63,14 +64,14 @@ def _memory_bytes(text: str) -> int:
 
 def memory_mb(request: Request, machine: Machine) -> int:
     most = machine.memory_bytes // MB - SPARE_MB
-    text = request.guest_memory
+    text = request.guest.guest_memory
     wanted = _memory_bytes(text) // MB if text else max(LEAST_MB, machine.memory_bytes // MB // 2)
     if wanted > most:
         raise UserError(
             f"--guest-memory: a guest of {size(wanted * MB)} does not fit into {size(machine.memory_bytes)} with the "
             f"host: give it at most {max(0, most)}MB"
         )
-    if request.guest_huge_pages:
+    if request.guest.guest_huge_pages:
         _check_huge_pages(wanted)
     return wanted
 
@@ -98,18 +99,19 @@ def prepare(
         return Boot(), ()
     roots = out / ".builds"
     booted = tuple(kernels.resolve(spec, progress, roots) for spec in request.kernels if spec != HOST)
+    asked = request.guest
     programs = tools.find(progress, roots)
-    runs, why = accelerator.choose(request.accelerator, booted[0], programs, progress)
+    runs, why = accelerator.choose(asked.accelerator, booted[0], programs, progress)
     by_9p = _why_9p(booted, programs)
     guest = GuestMachine(
         accelerator=runs,
-        cpus=request.guest_cpus or len(request.guest_pin or os.sched_getaffinity(0)),
+        cpus=asked.guest_cpus or len(asked.guest_pin or os.sched_getaffinity(0)),
         memory_mb=memory_mb(request, machine),
-        disk=request.guest_disk,
+        disk=asked.guest_disk,
         disk_mb=cell_bytes // MB + 256,
         emulator=f"qemu {programs.version}",
-        pins=request.guest_pin,
-        huge_pages=request.guest_huge_pages,
+        pins=asked.guest_pin,
+        huge_pages=asked.guest_huge_pages,
         share="9p" if by_9p else store_image.share(),
     )
     _check_memory(guest, settings)

@@ -46,7 +46,7 @@ class CannotBeSliced(UserError):
 def check(request: Request, steps: Sequence[Step]) -> None:
     """Raise CannotBeSliced if no step can be sliced, or the subjects cannot be interleaved."""
     count = request.subjects
-    if request.client_host:
+    if request.route.client_host:
         raise CannotBeSliced(
             "clients on another host cannot be interleaved in slices: the gate between two slices is a word of this "
             "machine's memory"

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.route import LOOPBACK, SOCKET, Route, check_host
-from engine.plan.request import Request
+from engine.plan.request import Request, RouteOptions
 from engine.remote import client_host as hosts
 from engine.remote.launchers import launchers
 from engine.system.addresses import check_free, own_address
@@ -15,23 +15,24 @@ from workloads.api.base import Record, Workload
 
 
 def check(request: Request) -> None:
-    if not (request.tcp or request.client_host):
-        for flag, value in (("--listen", request.listen), ("--port", request.port)):
+    asked = request.route
+    if not (asked.tcp or asked.client_host):
+        for flag, value in (("--listen", asked.listen), ("--port", asked.port)):
             if value is not None:
                 raise UserError(f"{flag} {value} is for clients over TCP: add --tcp or --client-host")
-    if request.ssh_options and not request.client_host:
+    if asked.ssh_options and not asked.client_host:
         raise UserError("--ssh-option: add --client-host, the host for ssh")
-    if request.client_host is not None:
+    if asked.client_host is not None:
         try:
-            check_host(request.client_host)
+            check_host(asked.client_host)
         except ValueError as error:
             raise UserError(f"--client-host {error}") from None
 
 
 def check_reachable(request: Request) -> None:
     """Raise UserError if the clients' host cannot be reached: early, before servers are built."""
-    if request.client_host:
-        with hosts.shell(_ssh_route(request)):
+    if request.route.client_host:
+        with hosts.shell(_ssh_route(request.route)):
             pass
 
 
@@ -42,27 +43,28 @@ def decide(
 
     Copies everything that the clients need to their host once and tries it, but starts no clients.
     """
-    if not (request.tcp or request.client_host):
+    asked = request.route
+    if not (asked.tcp or asked.client_host):
         return SOCKET, None
-    listen = own_address(request.listen) if request.listen else ""  # first: it takes no time
+    listen = own_address(asked.listen) if asked.listen else ""  # first: it takes no time
     servers = request.subjects if request.sliced else 1
-    if not request.client_host:
+    if not asked.client_host:
         address = listen or LOOPBACK
-        if request.port:
-            check_free(address, request.port, servers)
-        return Route(address, address, request.port or 0), None
-    ssh_route = _ssh_route(request)
+        if asked.port:
+            check_free(address, asked.port, servers)
+        return Route(address, address, asked.port or 0), None
+    ssh_route = _ssh_route(asked)
     with hosts.connected(ssh_route, launchers(workload, record), record.get("programs", {}), progress) as host:
         address = listen or _reached_from(host)
-        if request.port:
-            check_free(address, request.port, servers)
-        client = host.reaches(address, request.port or 0)
-        route = Route(address, client, request.port or 0, ssh_route.host, host.name, ssh_route.ssh_options)
+        if asked.port:
+            check_free(address, asked.port, servers)
+        client = host.reaches(address, asked.port or 0)
+        route = Route(address, client, asked.port or 0, ssh_route.host, host.name, ssh_route.ssh_options)
         return route, host.environment()
 
 
-def _ssh_route(request: Request) -> Route:
-    return Route(host=str(request.client_host), ssh_options=request.ssh_options)
+def _ssh_route(asked: RouteOptions) -> Route:
+    return Route(host=str(asked.client_host), ssh_options=asked.ssh_options)
 
 
 def _reached_from(host: hosts.ClientHost) -> str:

@@ -103,17 +103,22 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
 
 def _running(plan: Request) -> tuple[Item, ...]:
     """Fields for external servers, if the plan has any."""
-    if not (plan.external or plan.accept_foreign_load or plan.scratch_database):
+    servers = plan.servers
+    if not (plan.external or servers.accept_foreign_load or servers.scratch_database):
         return ()
-    place = plan.scratch_database or ""
+    place = servers.scratch_database or ""
+
+    def changed(**values: Any) -> Request:
+        return replace(plan, servers=replace(servers, **values))
+
     return (
-        _yes("accept load", plan.accept_foreign_load,
+        _yes("accept load", servers.accept_foreign_load,
              "verdicts on external servers, although others may use them meanwhile",
-             lambda value: replace(plan, accept_foreign_load=value)),
+             lambda value: changed(accept_foreign_load=value)),
         Item("scratch db", text=place or "-", mark="" if place else "dim",
              detail="scratch db: an empty database to work in there, where the role may not create one",
              question=Question("an empty database to work in (empty: one is created and dropped for each cell)", place,
-                               lambda text: replace(plan, scratch_database=text or None))),
+                               lambda text: changed(scratch_database=text or None))),
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@
         clients: Annotated[int, Meta(ge=1, le=256), about("Clients.", metavar="N")] = 1
 
 A field is a whole number, a number, text, one of several words (`Literal`), true or false, or a tuple of texts or whole
-numbers; with `| None` where leaving it out means something of its own.
+numbers; with `| None` where leaving it out means something of its own. The options of a field that is such a class
+stand among the others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -149,18 +151,36 @@ PresetName = Annotated[
 @cache
 def options_of(cls: type[msgspec.Struct]) -> tuple[Option, ...]:
     """The fields of an options class in order; those without `about` are left out."""
+    groups = groups_of(cls)
+    parts = (
+        options_of(groups[field.name]) if field.name in groups else (_option(field),)
+        for field in _fields(cls)
+        if field.name in groups or isinstance(field.type, inspect.Metadata)
+    )
+    return tuple(chain.from_iterable(parts))
+
+
+def groups_of(cls: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
+    """The fields of an options class that are options classes themselves."""
+    return {field.name: field.type.cls for field in _fields(cls) if isinstance(field.type, inspect.StructType)}
+
+
+def _fields(cls: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
     struct = inspect.type_info(cls)
     assert isinstance(struct, inspect.StructType)
-    return tuple(_option(field) for field in struct.fields if isinstance(field.type, inspect.Metadata))
+    return struct.fields
 
 
 def given(options: msgspec.Struct, also: Collection[str] = ()) -> dict[str, Any]:
     """The fields that differ from their defaults, and those in `also`; tuples as lists."""
     usual = {option.name: option.default for option in options_of(type(options))}
+    values = msgspec.structs.asdict(options)
+    for group in groups_of(type(options)):
+        values |= msgspec.structs.asdict(values.pop(group))
     return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in msgspec.structs.asdict(options).items()
-        if name in usual and (value != usual[name] or name in also)
+        name: list(value) if isinstance(value := values[name], tuple) else value
+        for name, default in usual.items()
+        if values[name] != default or name in also
     }
 
 
@@ -182,10 +202,13 @@ def checked(cls: type[S], values: Mapping[str, Any], *, texts: bool = False) -> 
             with suppress(ValueError):  # the check below reports an invalid value
                 value = option.parsed(value)
         plain[name] = [value] if option.many and isinstance(value, int) else value  # a single number is a list of one
+    for group, of in groups_of(cls).items():
+        names = {option.name for option in options_of(of)} & plain.keys()
+        plain[group] = {name: plain.pop(name) for name in names}
     try:
         return msgspec.convert(plain, cls, strict=not texts)
     except msgspec.ValidationError as error:
-        place = re.search(r"\$\.(\w+)", str(error))
+        place = re.search(r"\$(?:\.\w+)*\.(\w+)", str(error))
         if place is None:
             raise ValueError(str(error)) from None
         option = known[place.group(1)]

@@ -325,9 +325,9 @@ def test_a_running_server_is_shown_by_name_with_its_facts() -> None:
     assert (item.name, item.aside) == ("prod", "external server") and "db1" not in item.detail
     items = {item.name: item for item in plan_fields.design(plan, OFFER)}
     accept, scratch = items["accept load"].toggle, items["scratch db"].question
-    assert accept is not None and accept().accept_foreign_load
-    assert scratch is not None and scratch.take("room").scratch_database == "room"
-    assert scratch.take("").scratch_database is None
+    assert accept is not None and accept().servers.accept_foreign_load
+    assert scratch is not None and scratch.take("room").servers.scratch_database == "room"
+    assert scratch.take("").servers.scratch_database is None
     assert "scratch db" not in {item.name for item in plan_fields.design(TWO, OFFER)}
     assert not launch_choices.own_checks(plan, 1 << 30, None, "")  # nobody knows how much room there is
 
