@@ -87,12 +87,12 @@ def compare(
         _show_plan(folders, plan, base, form)
         return
     comparison = compare_runs(folders, base)
-    if published and comparison.design != "cells":
+    if published and (design := comparison.measured.design) != "cells":
         raise UserError(
-            f"--published: {', '.join(comparison.runs)} was measured in {comparison.design}; published figures are "
+            f"--published: {', '.join(comparison.runs)} was measured in {design}; published figures are "
             "of a server alone on its machine: run with --interleave cells to compare with them"
         )
-    if published and any(build.external for build in comparison.builds):
+    if published and any(build.external for build in comparison.measured.builds):
         raise UserError("--published: figures of external servers cannot be compared with published ones")
     judged = _gate(comparison, folders, tolerate, junit) if gate else None
     if form == "json":

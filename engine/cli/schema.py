@@ -28,14 +28,14 @@ def schema(record: str) -> None:
     from engine.core.model import GROUPS, Manifest
     from engine.features import features
     from engine.plan.request import Request
-    from engine.results.comparison import Comparison
+    from engine.results import comparison
     from engine.results.flame import FlameGraph
     from engine.results.sliced_step import SlicedStep
     from workloads import workloads
     from workloads.api.options import groups_of
 
     types: dict[str, type] = {
-        "compare": Comparison,
+        "compare": comparison.Comparison,
         "slices": SlicedStep,
         "flame": FlameGraph,
         "plan": Request,
@@ -49,6 +49,7 @@ def schema(record: str) -> None:
             (*groups, "options", "features"),
             [*groups.values(), *(f.options for f in features()), *(load.options for load in workloads())],
         ),
+        "compare": (tuple(comparison.GROUPS), [*comparison.GROUPS.values()]),
         "manifest": ((*GROUPS, "parts"), [*GROUPS.values(), *(feature.part for feature in features())]),
     }
     names, classes = flat.get(record, ((), ()))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from engine.core.kernel import HOST, GuestMachine, Kernel
+from engine.core.record import flattened
 from engine.core.route import SOCKET, Route
 
 LEVEL = 0.05  # error rate of a family of verdicts
@@ -255,9 +254,9 @@ class Manifest:
     parts: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        record = msgspec.to_builtins(self)
-        for values in [*map(record.pop, GROUPS), *record.pop("parts").values()]:
-            record |= values
+        record = flattened(self, GROUPS)
+        for part in record.pop("parts").values():
+            record |= part
         return {"schema": SCHEMA, **record}
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +32,18 @@ def parsed_toml(text: str, where: str) -> dict[str, Any]:
         raise UserError(f"{place}: not valid TOML: {error}") from None
     except RecursionError:
         raise UserError(f"{where}: nested too deeply") from None
+
+
+def grouped(record: dict[str, Any], of: type[T], groups: Mapping[str, type], where: str) -> T:
+    """Convert a record that has the entries of `groups`, fields of the type, beside the others. Raises UserError."""
+    values: dict[str, Any] = {name: converted(record, group, where) for name, group in groups.items()}
+    return converted(record | values, of, where)
+
+
+def flattened(value: Any, groups: Iterable[str]) -> dict[str, Any]:
+    """The JSON form of a value, with the entries of `groups` beside the others."""
+    record = msgspec.to_builtins(value)
+    return {key: entry for values in (*map(record.pop, groups), record) for key, entry in values.items()}
 
 
 def converted(value: Any, of: type[T], where: str) -> T:

@@ -9,7 +9,7 @@ from typing import Any
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
 from engine.core.model import GROUPS, LEVEL, MOST_MINUTES, SLICE_MS, Manifest, RunDesign, config_key
-from engine.core.record import converted, parsed
+from engine.core.record import converted, grouped, parsed
 from engine.core.route import check_route
 from engine.features import features
 from engine.journal import signature
@@ -65,8 +65,7 @@ def read_record(run: Path, *, signed: bool = False) -> dict[str, Any]:
 
 def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     path = run / "manifest.json"
-    groups: dict[str, Any] = {name: converted(record, group, str(path)) for name, group in GROUPS.items()}
-    manifest = converted(record | groups, Manifest, str(path))
+    manifest = grouped(record, Manifest, GROUPS, str(path))
     parts = {feature.name: converted(record, feature.part, str(path)) for feature in features()}
     manifest = replace(manifest, parts=parts)
     converted(manifest.workload, _Workload, f"{path}: workload")

@@ -17,7 +17,7 @@ def report(folders: Sequence[Path], base: str | None = None) -> Visible:
     """Return the page's text. Raises UserError as `compare` does, and when no cell has finished."""
     comparison = compare(folders, base)
     if not comparison.cells:
-        why = comparison.left_out[0].text if comparison.left_out else "none was begun"
+        why = comparison.remarks.left_out[0].text if comparison.remarks.left_out else "none was begun"
         raise UserError(f"{', '.join(comparison.runs)}: no cell has finished, so there is nothing to report ({why})")
     with opened(comparison) as recorded:
         manifests = [reader.manifest for reader in recorded.readers.values()]

@@ -154,7 +154,7 @@ def _verdict(ratio: Ratio) -> str:
 
 def _without_pairs(comparison: Comparison, name: str) -> str:
     sides = (comparison.baseline_of(name), name)
-    return _reasons([cell for side in sides for cell in comparison.left_out if cell.name == side])
+    return _reasons([cell for side in sides for cell in comparison.remarks.left_out if cell.name == side])
 
 
 def failed(judged: tuple[GatedStep, ...]) -> list[GatedStep]:

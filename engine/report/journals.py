@@ -31,7 +31,7 @@ class Recorded:
 @contextmanager
 def opened(comparison: Comparison) -> Iterator[Recorded]:
     with ExitStack() as stack:
-        folders = comparison.folders.items()
+        folders = comparison.measured.folders.items()
         readers = {run: stack.enter_context(JournalReader(Path(folder))) for run, folder in folders}
         rows = {
             (run, cell, step.name): step for run, reader in readers.items() for cell, step in steps_of(reader)

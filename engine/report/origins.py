@@ -67,7 +67,7 @@ def comparability(comparison: Comparison) -> Section:
 
 def builds(comparison: Comparison) -> Section:
     known: dict[tuple[str, str], Row] = {}
-    for build in comparison.builds:
+    for build in comparison.measured.builds:
         initdb = f"; initdb {' '.join(build.initdb_args)}" if build.initdb_args else ""
         patches = ", ".join(build.patches) or "none"
         extensions = "; ".join(extension.title for extension in build.extensions) or "none"
@@ -110,7 +110,7 @@ def _flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
 def probe_costs(comparison: Comparison) -> Section:
     rows = []
     used = {probe for cell in comparison.cells for probe in cell.observers}
-    for folder in dict.fromkeys(Path(folder).parent for folder in comparison.folders.values()):
+    for folder in dict.fromkeys(Path(folder).parent for folder in comparison.measured.folders.values()):
         for cost in probe_cost.known(folder):
             if used and set(cost.probes) >= used and cost.build in {subject.build for subject in comparison.subjects}:
                 ratio = "no figure" if cost.ratio is None else cost.ratio

@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from engine.core.record import flattened
 from engine.core.text import Visible, csv_text, visible, visible_json, visible_lines
 from engine.report import sliced_step as sliced
 from engine.report import tables
-from engine.results.comparison import Comparison
+from engine.results.comparison import GROUPS, Comparison
 from engine.results.ratio import DELETE_PLAN, INSTRUCTIONS, LATENCIES, RATE, TIME
 from engine.results.section import Notes, Section, TextTable, drawn
 from engine.results.sliced_step import SlicedStep
@@ -50,7 +51,8 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
     if not rest:
         _print_footer(footer(comparison), console, plain)
         return
-    remarks = [*_few_pairs(comparison), *(cell.text for cell in comparison.left_out), *_gathered(comparison.findings)]
+    of_data = comparison.remarks
+    remarks = [*_few_pairs(comparison), *(cell.text for cell in of_data.left_out), *_gathered(of_data.findings)]
     more = {
         "table": len(tables.sections(comparison, with_published=published)) - len(sections),
         "note": len(remarks) - MOST_NOTES,
@@ -110,7 +112,7 @@ def plans_to_markdown(plans: Sequence[Section]) -> Visible:
 
 def to_json(comparison: Comparison) -> Visible:
     """The JSON described by `bench schema compare`."""
-    return visible_json(msgspec.to_builtins(comparison), indent=1)
+    return visible_json(flattened(comparison, GROUPS), indent=1)
 
 
 def to_csv(comparison: Comparison) -> Visible:
@@ -137,7 +139,7 @@ def to_csv(comparison: Comparison) -> Visible:
                 of = (subject.name, subject.build, subject.config, subject.kernel, subject.control)
                 against = comparison.baseline_of(subject.name) if ratio else subject.name
                 means = (comparison.figure(name, step, metric.name) for name in (subject.name, against))
-                row = (step, *of, metric.name, len(values), *means, *judged, comparison.design)
+                row = (step, *of, metric.name, len(values), *means, *judged, comparison.measured.design)
                 writer.writerow([csv_text(cell) if isinstance(cell, str) else cell for cell in row])
     return visible_lines(out.getvalue())
 
@@ -193,19 +195,20 @@ def _markdown_table(table: TextTable) -> str:
 
 
 def header(comparison: Comparison) -> list[str]:
-    workload, most = comparison.workload, comparison.pairs
+    measured, most = comparison.measured, comparison.pairs
+    workload = measured.workload
     lines = [f"run {run}" for run in comparison.runs]
     lines.append(
         f"{workload.text}, {workload.clients} client{'s' if workload.clients != 1 else ''}; base {comparison.base}"
     )
-    sources = dict.fromkeys((build.label, build.version, build.source) for build in comparison.builds if build.source)
+    sources = dict.fromkeys((build.label, build.version, build.source) for build in measured.builds if build.source)
     lines += [f"{label}: PostgreSQL {version}, {source}" for label, version, source in sources]
     if workload.non_default:
         lines.append(f"workload options: {', '.join(workload.non_default)}")
-    if comparison.route.startswith("TCP"):
-        lines.append(f"clients connect over {comparison.route}")
-    if comparison.design != "cells":
-        lines.append(f"servers side by side, interleaved in {comparison.design}: not pooled with runs of whole cells")
+    if measured.route.startswith("TCP"):
+        lines.append(f"clients connect over {measured.route}")
+    if measured.design != "cells":
+        lines.append(f"servers side by side, interleaved in {measured.design}: not pooled with runs of whole cells")
     for key in dict.fromkeys(section.key for section in comparison.sections):
         parts = comparison.section(key)
         findings = [text for section in parts for text in section.findings]
@@ -231,8 +234,8 @@ def footer(comparison: Comparison) -> list[str]:
         ]
     if comparison.ratios:
         lines.append("figures next to ratios: the base's geometric mean over its cells, and that mean times the ratio")
-    lines += _gathered(comparison.findings)
-    lines += [cell.text for cell in comparison.left_out]
+    lines += _gathered(comparison.remarks.findings)
+    lines += [cell.text for cell in comparison.remarks.left_out]
     return lines
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from engine.core.model import Build, Subject, baseline
+from engine.core.record import grouped
 from engine.results.averages import mean
 from engine.results.cell_step import CellStep
 from engine.results.ratio import CHANGED, COSTS, DELETE_PLAN, RATE, TIME, Metric, Ratio
@@ -115,18 +116,41 @@ class WorkloadSummary:
         return f"{self.name} {self.title or f'{self.generation} {self.scale}'}".strip()
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredRuns:
+    """The runs that are compared, and how they were measured: `folders` by their names.
+
+    `kernels` are the releases under which the runs were made. `design` is the interleaved unit: `cells`, or `slices of
+    20 ms` in steps that allow it. `route` is how clients connect.
+    """
+
+    folders: dict[str, str]
+    kernels: tuple[str, ...]
+    workload: WorkloadSummary
+    builds: tuple[RunBuild, ...]
+    design: str = "cells"
+    route: str = "the Unix socket"
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Remarks on the data of a comparison: sentences, cells left out, the spread of cells, and checks."""
+
+    findings: tuple[str, ...]
+    left_out: tuple[LeftOutCell, ...]
+    spreads: tuple[Spread, ...]
+    comparability: tuple[Check, ...]
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """All that a report, a screen or a script needs.
+    """All that a report, a screen or a script needs; in its JSON form the entries of `GROUPS` are beside the others.
 
-    `answer` has each subject except controls, `cells` one entry per cell and step, `folders` the folder of each run;
-    `kernels` are the releases under which the runs were made;
-    `findings` are sentences. `units` say what a step's rate counts (`rows/s`, `queries/s`), or `s` if its primary
-    metric is a time. `design` is the interleaved unit: `cells`, or `slices of 20 ms` in steps that allow it. `route`
-    is how clients connect. `sections` hold what else was found, by keys: `results` that differ (sentences only),
-    `plans` of statements that changed, `sweep` of a number such as that of clients, `groups` of steps,
-    `published` ratios beside ours, `causes` of rates that differ, `functions` that cost more or less, `settings` that
-    differ, `planning` times of statements.
+    `answer` has each subject except controls, `cells` one entry per cell and step. `units` say what a step's rate
+    counts (`rows/s`, `queries/s`), or `s` if its primary metric is a time. `sections` hold what else was found, by
+    keys: `results` that differ (sentences only), `plans` of statements that changed, `sweep` of a number such as that
+    of clients, `groups` of steps, `published` ratios beside ours, `causes` of rates that differ, `functions` that cost
+    more or less, `settings` that differ, `planning` times of statements.
     """
 
     base: str
@@ -136,23 +160,15 @@ class Comparison:
     metrics: tuple[Metric, ...]
     cells: tuple[CellStep, ...]
     ratios: tuple[Ratio, ...]
-    left_out: tuple[LeftOutCell, ...]
-    findings: tuple[str, ...]
-    folders: dict[str, str]
-    kernels: tuple[str, ...]
-    workload: WorkloadSummary
-    builds: tuple[RunBuild, ...]
-    spreads: tuple[Spread, ...]
-    comparability: tuple[Check, ...]
+    measured: MeasuredRuns
+    remarks: Remarks
     answer: tuple[Answer, ...] = ()
     units: dict[str, str] = field(default_factory=dict)
-    design: str = "cells"
-    route: str = "the Unix socket"
     sections: tuple[Section, ...] = ()
 
     @property
     def runs(self) -> tuple[str, ...]:
-        return tuple(self.folders)
+        return tuple(self.measured.folders)
 
     @cached_property
     def pairs(self) -> int:
@@ -200,11 +216,13 @@ class Comparison:
 
     def spread(self, subject: str, step: str, metric: str) -> Spread | None:
         wanted = (subject, step, metric)
-        return next((known for known in self.spreads if (known.subject, known.step, known.metric) == wanted), None)
+        return next(
+            (known for known in self.remarks.spreads if (known.subject, known.step, known.metric) == wanted), None
+        )
 
     def checks(self, subject: str) -> list[Check]:
         """The checks of a subject, those that failed first."""
-        return [check for check in self.comparability if check.subject == subject]
+        return [check for check in self.remarks.comparability if check.subject == subject]
 
     def sliced(self, subject: str, step: str) -> bool:
         return any(cell.slices for cell in self.of(subject, step))
@@ -252,3 +270,11 @@ class Comparison:
     @cached_property
     def _by_metric(self) -> dict[tuple[str, str, str], Ratio]:
         return {(ratio.subject, ratio.step, ratio.metric): ratio for ratio in self.ratios}
+
+
+GROUPS = {"measured": MeasuredRuns, "remarks": Remarks}  # fields of a comparison
+
+
+def comparison_of(record: dict[str, Any]) -> Comparison:
+    """Read the JSON form. Raises UserError."""
+    return grouped(record, Comparison, GROUPS, "bench compare --json")

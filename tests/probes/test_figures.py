@@ -232,7 +232,7 @@ def test_scheduler_figures_stand_beside_the_rate(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "run", change=with_sched)])
     assert comparison.figure("17.0", "l.i1", "wakeups_per_op") == pytest.approx(2, rel=0.01)
     assert comparison.values("16.3", "l.i1", "migrations_per_op") == [0, 0, 0]
-    (said,) = [finding for finding in comparison.findings if finding.startswith("l.i1: against 16.3")]
+    (said,) = [finding for finding in comparison.remarks.findings if finding.startswith("l.i1: against 16.3")]
     assert "is longer CPU wait" in said and said.endswith("wake-ups per op 2 to 2, migrations per op 0 to 2")
     console = Console(width=80, record=True, force_terminal=False)
     print_comparison(comparison, console)

@@ -22,7 +22,7 @@ from engine.analysis.answer.compare import compare
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.report import render
-from engine.results.comparison import Comparison
+from engine.results.comparison import comparison_of
 from probes import buckets
 
 HERE = Path(__file__).parent
@@ -116,10 +116,10 @@ def test_its_views_have_what_is_compared(recorded: tuple[str, Path]) -> None:
 
 def test_what_the_terminal_decodes_is_what_was_compared(recorded: tuple[str, Path]) -> None:
     comparison = compare([recorded[1]])
-    decoded = msgspec.json.decode(render.to_json(comparison), type=Comparison)
-    assert (decoded.cells, decoded.findings, decoded.subjects) == (
+    decoded = comparison_of(msgspec.json.decode(render.to_json(comparison)))
+    assert (decoded.cells, decoded.remarks.findings, decoded.subjects) == (
         comparison.cells,
-        comparison.findings,
+        comparison.remarks.findings,
         comparison.subjects,
     )
     assert set(comparison.ratios) == set(decoded.ratios)

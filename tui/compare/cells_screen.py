@@ -62,7 +62,7 @@ class CellsScreen(BenchScreen):
         self.draw()
 
     def action_replay(self) -> None:
-        self.bench.replay(Path(self._comparison.folders[self.cell.run]), self.cell.cell, self._row.step)
+        self.bench.replay(Path(self._comparison.measured.folders[self.cell.run]), self.cell.cell, self._row.step)
 
     def draw(self) -> None:
         comparison, row, columns = self._comparison, self._row, self.size.width

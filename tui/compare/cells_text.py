@@ -91,7 +91,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
     lines += folded(f"probes: {', '.join(probes) or 'none'}", columns, "dim")
     for note in cell.probe_notes:
         lines += folded(note, columns, "warning", indent=2)
-    build = next((b for b in comparison.builds if (b.run, b.label) == (cell.run, cell.build)), None)
+    build = next((b for b in comparison.measured.builds if (b.run, b.label) == (cell.run, cell.build)), None)
     if build is not None:
         patches = f", patches {', '.join(build.patches)}" if build.patches else ""
         origin = build.source or build.provenance
@@ -113,7 +113,7 @@ def judged(comparison: Comparison, row: RowKey, subject: Subject, columns: int, 
             lines += folded(text, columns, "warning")
     lines += answer_lines(comparison, subject, columns, glyphs)
     drifts = tuple(f"drift at {cell.cell}: " for cell in cells(comparison, row.step, subject))
-    for finding in comparison.findings:
+    for finding in comparison.remarks.findings:
         if finding.startswith((f"{row.step}: ", *drifts)):
             lines += folded(finding, columns, "warning")
     for check in comparison.checks(subject.name):

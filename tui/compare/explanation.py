@@ -43,7 +43,7 @@ LEGEND = (("better", "better"), ("worse", "worse"), ("=", "same"), ("~", "undeci
 def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
     """The comparison and its design, the most important words first: the line may be cut."""
     pairs = comparison.pairs
-    turns = "ABBA" if comparison.design == "cells" else f"in {comparison.design}"
+    turns = "ABBA" if comparison.measured.design == "cells" else f"in {comparison.measured.design}"
     by_pairs = f"{pairs} pairs {turns}  95% CI" if pairs > 1 else "1 pair, no verdicts" if pairs else "no pairs"
     margin = f"margin {comparison.margin:.0%}" if comparison.margin >= 0.01 else f"margin {comparison.margin:.1%}"
     spans: list[Span] = [(" COMPARE ", "title"), ("  comparing..." if busy else "", "chosen")]
@@ -52,9 +52,9 @@ def title(comparison: Comparison, sort: str, wanted: str, busy: bool) -> Line:
         spans.append((f"  by {sort}", "chosen"))
     if wanted:
         spans.append((f"  /{wanted}", "chosen"))
-    workload = comparison.workload
+    workload = comparison.measured.workload
     clients = f" {workload.clients} clients" if workload.clients != 1 else ""
-    kernels = ", ".join(comparison.kernels)
+    kernels = ", ".join(comparison.measured.kernels)
     spans.append((f"  {workload.text}{clients}", "dim"))
     spans.append((f"  linux {kernels}" if kernels and kernels != "host" else "", "dim"))
     return tuple(spans)
@@ -184,7 +184,7 @@ def remark(comparison: Comparison, row: RowKey, subject: Subject, glyphs: Glyphs
             "one pair: ratios only, no verdict can be given" if comparison.pairs == 1 else "two pairs: no verdict yet"
         )
         return line((f" {given}; --repeats 4 or more", "warning"))
-    about_step = [f for f in comparison.findings if f.startswith(f"{row.step}: ")]
+    about_step = [f for f in comparison.remarks.findings if f.startswith(f"{row.step}: ")]
     named = [f for f in about_step if f" {subject.name} " in f] or about_step
     if named and row.metric in PRIMARY_METRICS:
         return line((f" {named[0]}", "warning"))
@@ -209,7 +209,7 @@ def nothing(comparison: Comparison) -> list[Line]:
     if not comparison.others:
         return [line(" there is nothing to compare with the base")]
     lines = [line(" no cell has finished yet: nothing to compare")] if not comparison.cells else []
-    lines += [line((f" {cell.text}", "dim")) for cell in comparison.left_out]
+    lines += [line((f" {cell.text}", "dim")) for cell in comparison.remarks.left_out]
     return lines or [line(" no line matches the filter; an empty filter (/) shows all")]
 
 

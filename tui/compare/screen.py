@@ -7,10 +7,9 @@ from typing import ClassVar
 from textual.binding import Binding
 
 from engine.core.errors import UserError
-from engine.core.record import converted
 from engine.journal.reader import JournalReader
 from engine.results.comparison import ComparedSubject as Subject
-from engine.results.comparison import Comparison
+from engine.results.comparison import Comparison, comparison_of
 from engine.results.ratio import PRIMARY_METRICS
 from tui import bench
 from tui.compare import comparison_table, explanation, forest, interval_table
@@ -230,7 +229,7 @@ class CompareScreen(BenchScreen):
         if not pairs:
             self.bench.say(f"{subject.name} and the base have no cells in one run: bench flame --diff RUN", "warning")
             return
-        folder = Path(comparison.folders[pairs[0][1].run])
+        folder = Path(comparison.measured.folders[pairs[0][1].run])
         base = comparison.subject(comparison.baseline_of(subject.name))
         roles = explanation.roles(cell for pair in pairs for cell in pair)
         asked = Asked(folder, row.step, roles, label(base), label(subject))
@@ -331,7 +330,7 @@ class CompareScreen(BenchScreen):
     async def _ask(self) -> None:
         try:
             answer = await bench.ask_json("compare", *self._asked())
-            self._found = converted(answer, Comparison, "bench compare --json")
+            self._found = comparison_of(answer)
         except UserError as error:
             self._busy = False
             self._tell(str(error))

@@ -82,7 +82,7 @@ class SlicesScreen(BenchScreen):
         if pair is None:
             self.bench.say("there is no cell to replay", "warning")
         else:
-            self.bench.replay(Path(self._comparison.folders[pair.run]), pair.other_cell, self._step)
+            self.bench.replay(Path(self._comparison.measured.folders[pair.run]), pair.other_cell, self._step)
 
     def draw(self) -> None:
         pair, columns, glyphs = self.pair, self.size.width, self.glyphs

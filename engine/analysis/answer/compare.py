@@ -17,7 +17,15 @@ from engine.core.model import Subject, subject_names
 from engine.core.record import converted
 from engine.features import features
 from engine.results.cell_step import CellStep
-from engine.results.comparison import ComparedSubject, Comparison, LeftOutCell, RunBuild, WorkloadSummary
+from engine.results.comparison import (
+    ComparedSubject,
+    Comparison,
+    LeftOutCell,
+    MeasuredRuns,
+    Remarks,
+    RunBuild,
+    WorkloadSummary,
+)
 from engine.results.section import Section
 
 
@@ -55,23 +63,27 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         metrics=METRICS,
         cells=tuple(step for cell in cells.cells for step in _cell_steps(cell, cells.names)),
         ratios=ratios,
-        left_out=tuple(_left_out(cells)),
-        findings=(
-            *findings(cells, ratios, spreads),
-            *cpu_wait.why(cells, attributions),
-            *sweeps.findings(swept),
-            *statement_plans.planner_differences(cells),
+        measured=MeasuredRuns(
+            folders={run.name: str(run.path) for run in cells.runs},
+            kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
+            workload=_workload(cells.runs[0]),
+            builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
+            design=cells.runs[0].manifest.design.words,
+            route=cells.runs[0].manifest.route.words,
         ),
-        folders={run.name: str(run.path) for run in cells.runs},
-        kernels=tuple(dict.fromkeys(release for run in cells.runs for release in comparability.releases_of(run))),
-        workload=_workload(cells.runs[0]),
-        builds=tuple(RunBuild.of(run.name, build) for run in cells.runs for build in run.manifest.builds),
-        spreads=spreads,
+        remarks=Remarks(
+            findings=(
+                *findings(cells, ratios, spreads),
+                *cpu_wait.why(cells, attributions),
+                *sweeps.findings(swept),
+                *statement_plans.planner_differences(cells),
+            ),
+            left_out=tuple(_left_out(cells)),
+            spreads=spreads,
+            comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
+        ),
         answer=statement_plans.after_results(different, answer(cells, ratios, groups)),
-        design=cells.runs[0].manifest.design.words,
-        route=cells.runs[0].manifest.route.words,
         units=units,
-        comparability=tuple(check for subject in cells.others for check in comparability.checks(cells, subject)),
     )
     sections = (
         Section("results", "Results that differ", (), findings=tuple(f"? {text}" for text in different)),

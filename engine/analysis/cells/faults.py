@@ -60,4 +60,4 @@ def _by_place(comparison: Comparison, name: str, step: str) -> dict[Place, CellS
 
 
 def _left_out(comparison: Comparison, name: str) -> list[LeftOutCell]:
-    return [cell for cell in comparison.left_out if cell.name == name]
+    return [cell for cell in comparison.remarks.left_out if cell.name == name]

@@ -184,13 +184,15 @@ def _differences(comparison: Comparison, manifest: Manifest, publication: Preset
         here += f", {memory['total_bytes'] / GIB:.0f} GiB"
     yield f"machine: {here} here" + (f", {publication.machine} there" if publication.machine else "")
     if table.size:
-        yield f"size: {comparison.workload.scale or comparison.workload.title} here; {table.size} there"
+        workload = comparison.measured.workload
+        yield f"size: {workload.scale or workload.title} here; {table.size} there"
     used = [subject.build for subject in comparison.subjects]
-    prebuilt = tuple(dict.fromkeys(build.label for build in comparison.builds if build.provenance == "prebuilt"))
+    builds = comparison.measured.builds
+    prebuilt = tuple(dict.fromkeys(build.label for build in builds if build.provenance == "prebuilt"))
     if prebuilt:
         yield f"prebuilt instead of compiled from source: {', '.join(prebuilt)}"
-    if comparison.design != "cells":
-        yield f"measured in {comparison.design}, side by side here; each server had the machine to itself there"
+    if (design := comparison.measured.design) != "cells":
+        yield f"measured in {design}, side by side here; each server had the machine to itself there"
     if table.among != "config":
         yield f"config: {', '.join(dict.fromkeys(subject.config for subject in comparison.subjects))} here"
     if table.among == "build":

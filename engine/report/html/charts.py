@@ -111,7 +111,7 @@ def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
     if not any(comparison.sliced(name, step) for name in comparison.names):
         return
     try:
-        sliced = sliced_step([Path(folder) for folder in comparison.folders.values()], step, comparison.base)
+        sliced = sliced_step([Path(folder) for folder in comparison.measured.folders.values()], step, comparison.base)
     except UserError:  # no pair of it has finished
         return
     for pair in sliced.pairs:

@@ -28,7 +28,7 @@ SERVER_ROLES = ("server",)  # in addition to the connections'
 def flames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     """Flame graphs by step: a title, a note and trees of `engine.report.flame` for each."""
     graphs_of: dict[str, list[dict[str, Any]]] = {}
-    folders = [Path(folder) for folder in comparison.folders.values()]
+    folders = [Path(folder) for folder in comparison.measured.folders.values()]
     for offcpu in (False, True):
         try:
             there = {run: stacks.recorded(run, stacks.FOLDERS[offcpu]) for run in folders if _has_stacks(run, offcpu)}

@@ -13,7 +13,7 @@ from engine.results.section import NAME, Column, Section, columns, row
 
 
 def figures(comparison: Comparison) -> Iterable[Section]:
-    runs = [load(Path(folder)) for folder in comparison.folders.values()]
+    runs = [load(Path(folder)) for folder in comparison.measured.folders.values()]
     names = {(cell.run, cell.cell): cell.subject for cell in comparison.cells}
     lines = [(names.get((cell.run, cell.cell.id)), step, line) for cell, step, line in published_by_cell(runs)]
     measured = {step for _, step, line in lines if line["ips"] or line["qps"]}  # a pause has no figures

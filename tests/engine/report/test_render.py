@@ -77,8 +77,9 @@ def test_the_header_says_what_a_tree_was_and_no_usual_options(tmp_path: Path) ->
     text = " ".join(printed(plain).split())
     assert "non-default" not in text and "PostgreSQL" not in text
     assert "no verdict can be given yet; 3 are needed, better 4 or 6" in text
-    built = [replace(build, source="commit 1a2b with changes 3c4d") for build in plain.builds]
-    assert "17.0: PostgreSQL 17.0, commit 1a2b with changes 3c4d" in printed(replace(plain, builds=tuple(built)))
+    built = [replace(build, source="commit 1a2b with changes 3c4d") for build in plain.measured.builds]
+    measured = replace(plain.measured, builds=tuple(built))
+    assert "17.0: PostgreSQL 17.0, commit 1a2b with changes 3c4d" in printed(replace(plain, measured=measured))
 
 
 def test_a_run_without_results_says_so(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def hostile(tmp_path: Path) -> Comparison:
 
 @pytest.mark.parametrize("form", ["terminal", "markdown", "comment", "csv", "json", "junit", "page"])
 def test_text_of_a_record_is_neither_markup_nor_escape_sequences(hostile: Comparison, form: str) -> None:
-    folders = [Path(folder) for folder in hostile.folders.values()]
+    folders = [Path(folder) for folder in hostile.measured.folders.values()]
     shown: dict[str, Callable[[], str]] = {
         "terminal": lambda: printed(hostile, width=200, published=True),
         "markdown": lambda: render.to_markdown(hostile, published=True),

@@ -63,7 +63,7 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
     assert decision["text"] == "every step is decided after 4 pairs"
     summary = read_run(run)
     assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
-    assert not compare([run]).left_out, "cells that were never wanted are none that are missing"
+    assert not compare([run]).remarks.left_out, "cells that were never wanted are none that are missing"
     assert decided(run, 4) == 4 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
     between = made(tmp_path / "s", 7, **ADAPTIVE, **QUIET)
     assert decided(between, 7) == 8 and "level" not in decisions(between)[0]
@@ -371,6 +371,8 @@ def test_a_comparison_lists_steps_that_were_left_out(tmp_path: Path) -> None:
     comparison = compare([run])
     pairs = {ratio.step: ratio.pairs for ratio in comparison.ratios if ratio.metric == "rate_per_s"}
     assert pairs == {"l.i0": 4, "l.x": 4, "l.i1": 4, "qr100": 3}
-    assert "left out of further pairs, since decided or withheld for good: qr100 (3 of 4)" in comparison.findings
+    assert (
+        "left out of further pairs, since decided or withheld for good: qr100 (3 of 4)" in comparison.remarks.findings
+    )
     judged = gate.judge(comparison, {}, gate.plan_of([read_manifest(run)]))
     assert not gate.failed(judged), judged

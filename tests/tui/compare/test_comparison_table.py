@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.analysis.answer.compare import compare
-from engine.core.record import converted
 from engine.journal.totals import StepTotals
 from engine.observe.stalls import Stall
 from engine.report.render import to_json
 from engine.report.tables import performance
 from engine.results.comparison import ComparedSubject as Subject
-from engine.results.comparison import Comparison, Spread
+from engine.results.comparison import Comparison, Spread, comparison_of
 from engine.results.ratio import Ratio
 from tests.support.journal import make_run
 from tests.support.totals import SECOND_NS
@@ -63,7 +62,7 @@ def record() -> dict[str, Any]:
 
 
 def read(record: Any) -> Comparison:
-    return converted(record, Comparison, "bench compare --json")
+    return comparison_of(record)
 
 
 def made() -> Comparison:
@@ -123,7 +122,7 @@ def test_dots_of_all_subjects_stand_on_one_scale() -> None:
 def test_two_modes_are_told_beside_the_dots() -> None:
     comparison = made()
     spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, True, True)
-    comparison = replace(comparison, spreads=(spread,))
+    comparison = replace(comparison, remarks=replace(comparison.remarks, spreads=(spread,)))
     (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
     notes = {row.name: row.note for row in explanation.dot_rows(comparison, RowKey("l.i0", "rate_per_s"), subject, 5)}
     assert notes["17.0"] == "two modes, 900% apart"

@@ -110,7 +110,7 @@ def test_runs_that_were_picked_are_compared_together(recording: Path, tmp_path: 
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
         pilot.app.compare_runs([recording, second])  # type: ignore[attr-defined]
-        await until(pilot, lambda: screen._found is not None and len(screen._found.folders) == 2)
+        await until(pilot, lambda: screen._found is not None and len(screen._found.measured.folders) == 2)
         assert "6 pairs" in text_of(pilot)
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", *["down"] * 11)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ from engine.core.model import Cell, Subject
 from engine.journal.manifest import read_manifest
 from engine.journal.totals import RoleTotals, StepTotals
 from engine.report.render import to_json
-from engine.results.comparison import Comparison
+from engine.results.comparison import Comparison, comparison_of
 from engine.results.ratio import Ratio
 from tests.support.journal import ENVIRONMENT, Change, make_run
 from tests.support.totals import made_role
@@ -45,7 +44,7 @@ def test_a_slower_a_faster_and_a_like_step_get_their_verdicts(tmp_path: Path) ->
     assert slower.high is not None
     assert slower.low < 0.93 < slower.high
     assert (slower.pairs, slower.better, faster.better) == (3, False, True)
-    assert comparison.findings == ()
+    assert comparison.remarks.findings == ()
 
 
 def test_costs_are_judged_from_the_users_side(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_noise_leaves_it_undecided_and_says_how_many_pairs_more(tmp_path: Path) 
 def test_failed_and_unfinished_cells_are_listed_and_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", repeats=4, failed={0: "disk full"}, unfinished=[7])
     comparison = compare([run])
-    assert [(cell.state, cell.reason, cell.name, cell.repeat) for cell in comparison.left_out] == [
+    assert [(cell.state, cell.reason, cell.name, cell.repeat) for cell in comparison.remarks.left_out] == [
         ("failed", "disk full", "16.3", 1),
         ("not run", "", "16.3", 4),
     ]
@@ -89,7 +88,7 @@ def test_failed_and_unfinished_cells_are_listed_and_left_out(tmp_path: Path) -> 
 
 def test_a_run_without_a_finished_cell_compares_to_nothing(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", repeats=1, unfinished=[0, 1])])
-    assert (comparison.ratios, comparison.cells, len(comparison.left_out)) == ((), (), 2)
+    assert (comparison.ratios, comparison.cells, len(comparison.remarks.left_out)) == ((), (), 2)
     json.loads(to_json(comparison))
 
 
@@ -111,7 +110,7 @@ def test_an_aa_that_differs_from_itself_is_a_finding(tmp_path: Path) -> None:
         return replace(totals, seconds=totals.seconds * (0.9 if cell.subject.control else 1))
 
     comparison = compare([make_run(tmp_path / "r", aa=True, change=luckier)])
-    assert any("the base against itself differs by +1" in finding for finding in comparison.findings)
+    assert any("the base against itself differs by +1" in finding for finding in comparison.remarks.findings)
 
 
 # -- names and bases
@@ -339,7 +338,7 @@ def test_two_modes_that_could_make_the_effect_withhold(tmp_path: Path) -> None:
     ratio = rate(comparison, "l.i0")
     assert ratio.verdict == "withheld"
     assert ratio.reasons[0].startswith("bimodal: the cells of 17.0 lie 1")
-    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.findings)
+    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.remarks.findings)
 
 
 def test_modes_that_both_sides_share_are_cancelled_by_the_pairs(tmp_path: Path) -> None:
@@ -348,7 +347,7 @@ def test_modes_that_both_sides_share_are_cancelled_by_the_pairs(tmp_path: Path) 
 
     comparison = compare([make_run(tmp_path / "r", repeats=6, change=throttled, effects={("17.0", "l.i0"): 0.9})])
     assert rate(comparison, "l.i0").verdict == "slower"
-    assert any("bimodal" in line for line in comparison.findings)
+    assert any("bimodal" in line for line in comparison.remarks.findings)
 
 
 def test_an_outlying_ratio_is_independent_of_other_pairs_modes(tmp_path: Path) -> None:
@@ -358,7 +357,7 @@ def test_an_outlying_ratio_is_independent_of_other_pairs_modes(tmp_path: Path) -
 
     comparison = compare([make_run(tmp_path / "r", repeats=10, change=moody)])
     assert (rate(comparison, "l.i0").verdict, rate(comparison, "l.i0").reasons) == ("same", ())
-    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.findings)
+    assert any(line.startswith("l.i0: the cells of 17.0 are bimodal") for line in comparison.remarks.findings)
 
 
 # -- several runs
@@ -439,7 +438,7 @@ def test_what_is_no_run_is_said_so(tmp_path: Path) -> None:
 
 def test_the_json_is_read_as_what_it_was_made_of(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", repeats=1)])
-    assert msgspec.convert(json.loads(to_json(comparison)), Comparison).cells == comparison.cells
+    assert comparison_of(json.loads(to_json(comparison))).cells == comparison.cells
 
 
 def test_the_timing_clock_is_read_from_the_settings() -> None:
@@ -451,7 +450,11 @@ def test_the_timing_clock_is_read_from_the_settings() -> None:
 def test_a_slow_clock_of_the_machine_is_told(tmp_path: Path) -> None:
     clocks = {name: ENVIRONMENT | {"kernel": {"clock_source": name}} for name in ("hpet", "tsc")}
     said = {
-        name: [text for text in compare([make_run(tmp_path / name, environment=record)]).findings if "clock" in text]
+        name: [
+            text
+            for text in compare([make_run(tmp_path / name, environment=record)]).remarks.findings
+            if "clock" in text
+        ]
         for name, record in clocks.items()
     }
     (text,) = said["hpet"]

@@ -140,7 +140,7 @@ def test_a_report_that_makes_no_sense_damages_its_cell_only(tmp_path: Path) -> N
         wrong: dict[str, Any] = {"timing": {"user_s": "much"}}
         return replace(totals_of_step, report=wrong) if cell.ordinal == 0 and step == "l.i0" else totals_of_step
 
-    (left_out,) = compare([make_run(tmp_path / "r", change=damaged)]).left_out
+    (left_out,) = compare([make_run(tmp_path / "r", change=damaged)]).remarks.left_out
     assert left_out.state == "damaged" and "report" in left_out.reason and "timing.user_s" in left_out.reason
 
 

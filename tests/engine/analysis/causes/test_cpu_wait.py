@@ -38,7 +38,7 @@ def crowded(part: float) -> Change:
 
 def test_a_slow_down_by_waiting_for_a_cpu_is_said(tmp_path: Path) -> None:
     run = make_run(tmp_path / "r", change=crowded(0.9))
-    (sentence,) = [finding for finding in compare([run]).findings if "longer CPU wait" in finding]
+    (sentence,) = [finding for finding in compare([run]).remarks.findings if "longer CPU wait" in finding]
     assert sentence.startswith("l.i1: against 16.3, 17.0 takes ")
     assert re.search(
         r"(89|90|91)% of that is longer CPU wait of its insert connections \(run queue: backends \+", sentence
@@ -57,13 +57,13 @@ def test_of_a_difference_that_is_not_certain_nothing_is_said(tmp_path: Path) -> 
     comparison = compare([make_run(tmp_path / "r", change=change)])
     ratio = comparison.ratio("17.0", "l.i1", "rate_per_s")
     assert ratio is not None and ratio.verdict == "undecided"
-    assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
+    assert not [finding for finding in comparison.remarks.findings if "longer CPU wait" in finding]
 
 
 @pytest.mark.parametrize("part", [0.0, 0.1])
 def test_another_slow_down_is_not_attributed_to_cpu_wait(tmp_path: Path, part: float) -> None:
     comparison = compare([make_run(tmp_path / "r", change=crowded(part))])
-    assert not [finding for finding in comparison.findings if "longer CPU wait" in finding]
+    assert not [finding for finding in comparison.remarks.findings if "longer CPU wait" in finding]
 
 
 def test_hogs_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, label: str) -> None:

@@ -147,7 +147,7 @@ def test_a_rate_change_within_a_step_shows_its_seconds(tmp_path: Path) -> None:
     ((change,),) = (sweep.changes for sweep in sweeps_of(run))
     assert (change.step, change.subject, change.repeat) == ("l.i1", "17.0", 2)
     assert [(level.from_s, level.until_s) for level in change.levels] == [(0, 7), (7, 12)]
-    (text,) = (line for line in comparison.findings if "rates in repeat" in line)
+    (text,) = (line for line in comparison.remarks.findings if "rates in repeat" in line)
     assert text.startswith("l.i1: 17.0 ran at 2 rates in repeat 2: 33,3") and text.endswith("from 7 to 12 s")
     console = Console(width=80, record=True, force_terminal=False)
     render.print_comparison(comparison, console)

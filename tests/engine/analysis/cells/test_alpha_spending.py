@@ -70,11 +70,11 @@ def test_pooled_pairs_are_judged_at_their_analysis_level(tmp_path: Path) -> None
     runs = [make_run(tmp_path / f"r{day}", repeats=2, noise=0, change=apart) for day in range(2)]
     both = compare(runs)
     once = both.ratio("17.0", "l.i0", "rate_per_s")
-    assert once is not None and not any("may be analysed more than once" in text for text in both.findings)
+    assert once is not None and not any("may be analysed more than once" in text for text in both.remarks.findings)
     later(runs[1], 1)
     both = compare(runs)
     twice = both.ratio("17.0", "l.i0", "rate_per_s")
-    assert twice is not None and any("verdicts are at 1" in text for text in both.findings)
+    assert twice is not None and any("verdicts are at 1" in text for text in both.remarks.findings)
     assert (once.ratio, once.low, once.high) == (twice.ratio, twice.low, twice.high)
     assert (once.verdict, twice.verdict, twice.among) == ("slower", "no faster", 4)
 

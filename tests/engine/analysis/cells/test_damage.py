@@ -62,7 +62,7 @@ def test_a_damaged_cell_is_reported_and_the_others_compared(run: Path, harm: str
         journal.execute(harm, (1,))
         journal.commit()
     comparison = compare([run])
-    (cell,) = comparison.left_out
+    (cell,) = comparison.remarks.left_out
     assert (cell.cell, cell.state) == (read_manifest(run).cells[0].id, "damaged")
     assert place in cell.reason and "\n" not in cell.reason
     assert {line.cell for line in comparison.cells} == {cell.id for cell in read_manifest(run).cells[1:]}

@@ -21,7 +21,7 @@ def test_failed_cells_count_unless_the_baselines_failed(tmp_path: Path) -> None:
 
 def test_cells_that_finished_alone_are_not_lost(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / "r", failed={1: "killed"}, slices=lambda cell, step: ())])
-    assert [(cell.name, cell.state) for cell in comparison.left_out] == [("16.3", "alone"), ("17.0", "failed")]
+    assert [(cell.name, cell.state) for cell in comparison.remarks.left_out] == [("16.3", "alone"), ("17.0", "failed")]
     assert faults.lost(comparison, "16.3") == [] and len(faults.lost(comparison, "17.0")) == 1
 
 

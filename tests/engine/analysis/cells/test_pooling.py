@@ -95,7 +95,7 @@ def test_verdicts_hold_for_machines_of_different_memory(tmp_path: Path) -> None:
     ratio = ratio_of(paths)
     assert (ratio.verdict, ratio.pairs, ratio.reasons) == ("slower", 12, ())
     assert ratio.machines is not None and ratio.machines.ratios.keys() == {"a", "b", "c"}
-    (line,) = [text for text in compare(paths).findings if "machines are pooled" in text]
+    (line,) = [text for text in compare(paths).remarks.findings if "machines are pooled" in text]
     assert "a (2), b (2), c (2)" in line and "2 degrees" in line
 
 
@@ -105,17 +105,17 @@ def test_two_machines_give_a_wide_interval_and_it_is_said(tmp_path: Path) -> Non
     assert pooled.low is not None and pooled.high is not None and alone.low is not None and alone.high is not None
     assert pooled.high - pooled.low > 4 * (alone.high - alone.low)
     assert (pooled.verdict, pooled.more_pairs, alone.machines) == ("undecided", None, None)
-    assert any("a third narrows them" in text for text in compare(two).findings)
+    assert any("a third narrows them" in text for text in compare(two).remarks.findings)
 
 
 def test_a_machine_that_disagrees_is_named(tmp_path: Path) -> None:
     paths = farm(tmp_path, {"a": 1.0, "b": 1.0, "odd": 0.93, "c": 1.0})
     comparison = compare(paths)
-    (line,) = [text for text in comparison.findings if "disagree" in text]
+    (line,) = [text for text in comparison.remarks.findings if "disagree" in text]
     assert line.startswith("l.i1: machine odd (-") and "a (" in line
     assert [ratio.machines.disagrees for ratio in comparison.ratios
             if ratio.machines and ratio.metric == "rate_per_s" and ratio.step != "l.i1"] == [(), (), ()]  # fmt: skip
-    assert any("machines disagree: a (" in text for text in compare([*paths[:2], *paths[4:6]]).findings)
+    assert any("machines disagree: a (" in text for text in compare([*paths[:2], *paths[4:6]]).remarks.findings)
 
 
 def test_runs_of_three_boots_are_pooled_over_boots(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_runs_of_three_boots_are_pooled_over_boots(tmp_path: Path) -> None:
     apart = [math.log(ratio) for ratio in rate.machines.ratios.values()]
     half = 4.302653 * stdev(apart) / math.sqrt(3)  # Student's t with two degrees of freedom
     assert math.log(rate.high / rate.low) / 2 == pytest.approx(half, rel=1e-5)
-    (line,) = [text for text in comparison.findings if "pooled" in text]
+    (line,) = [text for text in comparison.remarks.findings if "pooled" in text]
     assert line.startswith(
         "runs of 3 boots are pooled: 0a2b3c4d (1), 1a2b3c4d (1), 2a2b3c4d (1); intervals cover boots"
     )
@@ -140,7 +140,7 @@ def test_runs_of_few_boots_or_unknown_machines_are_joined(tmp_path: Path, machin
     paths = boots(tmp_path, [0.90, 0.90, 0.90], machine)[: 2 if machine else 3]
     ratio = ratio_of(paths)
     assert (ratio.machines, ratio.verdict) == (None, "slower")
-    assert not [text for text in compare(paths).findings if "boot" in text]
+    assert not [text for text in compare(paths).remarks.findings if "boot" in text]
 
 
 def test_boots_of_several_machines_are_part_of_the_machines(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_only_the_compared_thing_may_differ(
 
 def test_another_binary_behind_the_label_is_told(tmp_path: Path) -> None:
     paths = [make_run(tmp_path / "a", digest="d0"), make_run(tmp_path / "b", digest="d1")]
-    checks = compare(paths).comparability
+    checks = compare(paths).remarks.comparability
     assert [check.ok for check in checks if check.what == "binaries"] == [False]
 
 
@@ -194,7 +194,7 @@ def test_runs_that_took_turns_otherwise_are_never_pooled(
 
 def test_runs_in_the_same_slices_are_compared_as_one(tmp_path: Path) -> None:
     comparison = compare([make_run(tmp_path / name, repeats=2, **SLICED) for name in ("a", "b")])
-    assert (comparison.design, comparison.pairs) == ("slices of 50 ms", 4)
+    assert (comparison.measured.design, comparison.pairs) == ("slices of 50 ms", 4)
     assert comparison.sliced("17.0", "qr100") and not comparison.sliced("17.0", "l.i0")
 
 
@@ -208,4 +208,4 @@ def test_runs_whose_clients_connect_otherwise_are_not_compared(tmp_path: Path) -
         compare([one, two])
     record["route"] |= {"client": "10.0.0.2", "host": "db2", "name": "client2"}
     (two / "manifest.json").write_text(json.dumps(record))
-    assert compare([two]).route == "TCP from client2"
+    assert compare([two]).measured.route == "TCP from client2"

@@ -41,7 +41,7 @@ def test_kernels_alike_in_all_else_are_judged(tmp_path: Path) -> None:
     comparison = run_under(tmp_path / "run")
     assert list(comparison.names) == ["6.1", "6.12"] and comparison.base == "6.1"
     assert (found(comparison).verdict, found(comparison).pairs, found(comparison).reasons) == ("same", 4, ())
-    said = {check.what: (check.ok, check.text) for check in comparison.comparability}
+    said = {check.what: (check.ok, check.text) for check in comparison.remarks.comparability}
     assert said["kernel"] == (True, "6.1.170 vs 6.12.87; compared on purpose")
     assert said["guest"] == (True, "kvm, 4 CPUs, 4096 MB, image, 9p, qemu 9.2.4")
     assert said["provenance"] == (True, "nixpkgs; CFS vs EEVDF")

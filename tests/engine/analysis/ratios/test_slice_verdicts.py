@@ -120,7 +120,7 @@ def test_modes_of_cells_absent_from_slices_withhold_nothing(tmp_path: Path) -> N
             return made_slices(cell, step, {"16.3": 80_000.0, "17.0": 80_000.0}, noise=0.01) if sliced else []
 
         comparison = compare([make_run(tmp_path / name, repeats=5, slices=slices, change=change, noise=0.003)])
-        assert any(text.startswith(f"{STEP}: the cells of 16.3 are bimodal") for text in comparison.findings)
+        assert any(text.startswith(f"{STEP}: the cells of 16.3 are bimodal") for text in comparison.remarks.findings)
         ratio = comparison.ratio("17.0", STEP, "rate_per_s")
         assert ratio is not None
         return ratio
@@ -147,7 +147,7 @@ def test_cells_that_finished_beside_one_that_did_not_are_no_pair(tmp_path: Path)
     comparison = compare([run])
     ratio = comparison.ratio("17.0", "l.i0", "rate_per_s")
     assert ratio is not None and ratio.pairs == 3
-    reasons = [cell.text for cell in comparison.left_out if cell.name == "17.0"]
+    reasons = [cell.text for cell in comparison.remarks.left_out if cell.name == "17.0"]
     assert len(reasons) == 1 and reasons[0].endswith("alone: another cell of its repeat has not finished")
 
 
@@ -200,7 +200,7 @@ def in_slices(path: Path, stalled: int, slower: float = 1.0) -> Path:
 
 
 def test_a_ratio_made_by_rare_events_is_a_finding(tmp_path: Path) -> None:
-    (finding,) = compare([in_slices(tmp_path / "r", stalled=20)]).findings
+    (finding,) = compare([in_slices(tmp_path / "r", stalled=20)]).remarks.findings
     said = r"qr100: rare events make a part of the ratio: 17\.0 is at (-\S+)% in all, at ([+-]\S+)% in a typical block"
     match = re.fullmatch(said, finding)
     assert match, finding
@@ -214,7 +214,7 @@ def test_a_short_warm_up_of_slices_is_a_finding(tmp_path: Path, early_ops: int, 
         return [replace(row, early_ns=10_000_000, early_ops=early_ops) for row in rows]
 
     builds = ("16.3", "17.0", "17.11")
-    findings = compare([make_run(tmp_path / "r", builds=builds, slices=slices)]).findings
+    findings = compare([make_run(tmp_path / "r", builds=builds, slices=slices)]).remarks.findings
     pattern = r"statements took longer in the first 10 ms that slices count than later on: qr100 (\S+)%;"
     said = [match for line in findings if (match := re.search(pattern, line))]
     assert len(said) == listed
@@ -223,14 +223,14 @@ def test_a_short_warm_up_of_slices_is_a_finding(tmp_path: Path, early_ops: int, 
 
 
 def test_a_server_that_is_slower_all_the_time_is_no_such_finding(tmp_path: Path) -> None:
-    assert compare([in_slices(tmp_path / "r", stalled=0, slower=0.9)]).findings == ()
+    assert compare([in_slices(tmp_path / "r", stalled=0, slower=0.9)]).remarks.findings == ()
 
 
 def test_too_few_blocks_for_an_error_of_their_own_are_told(tmp_path: Path) -> None:
     def findings(blocks: int) -> tuple[str, ...]:
         rates = {"16.3": 80_000.0, "17.0": 72_000.0}
         run = make_run(tmp_path / str(blocks), slices=lambda cell, step: made_slices(cell, step, rates, blocks, 0.01))
-        return compare([run]).findings
+        return compare([run]).remarks.findings
 
     finding = "intervals by the scatter of pairs alone, which have fewer than 20 blocks: qr100"
     assert finding in findings(19) and finding not in findings(20)
@@ -248,7 +248,7 @@ def test_slices_that_stray_from_themselves_are_a_finding(tmp_path: Path) -> None
         ]
 
     comparison = compare([make_run(tmp_path / "r", repeats=6, slices=slices)])
-    (finding,) = comparison.findings
+    (finding,) = comparison.remarks.findings
     match = re.match(
         r"slices of one server differ among themselves by (\d\.\d) times their error: the intervals", finding
     )

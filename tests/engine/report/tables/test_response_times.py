@@ -63,7 +63,7 @@ def test_times_of_transactions_are_a_table_json_and_a_view(tmp_path: Path) -> No
 @pytest.mark.parametrize("listed", ["x", [[1, 2]], [-1.0], [10**400], [None]])
 def test_a_damaged_list_leaves_its_cell_out(tmp_path: Path, listed: object) -> None:
     run = make_run(tmp_path / "run", repeats=1, change=timed(listed))
-    assert [left.state for left in compare([run]).left_out] == ["damaged", "damaged"]
+    assert [left.state for left in compare([run]).remarks.left_out] == ["damaged", "damaged"]
 
 
 def test_response_times_of_a_role_are_one_table() -> None:
