@@ -25,6 +25,7 @@ from engine.postgres.pgstat import MonitorError
 from engine.postgres.server import Server
 from engine.postgres.server_processes import ServerProcesses
 from engine.postgres.waiting import Waiting
+from engine.run.cell_steps import cell_steps
 from engine.run.control import Commands, RunningCell
 from engine.run.phase import Phase
 from engine.run.remote_clients import RemoteClients
@@ -155,17 +156,16 @@ class CellAttempt:
             journal.update_origin(attempt, origin)
             with (
                 _blamed(server),
-                StepRunner(
-                    manifest, cell, server, attempt, stop, commands, host, self.idle_servers, self._seconds
-                ) as runner,
+                StepRunner(manifest, cell, server, attempt, stop, commands, host, self.idle_servers) as runner,
             ):
                 self.runner = runner
-                origin["defaults"] = runner.defaults
-                origin["server"]["unknown"] = list(runner.unknown)
+                origin["defaults"] = runner.watched.defaults
+                origin["server"]["unknown"] = list(runner.watched.unknown)
                 journal.update_origin(attempt, origin)
                 if manifest.design.sliced:
                     yield Phase.CONNECTED
-                for ordinal, step in enumerate(runner.steps):
+                steps = cell_steps(manifest.workload, build.label, cell.repeat, self._seconds)
+                for ordinal, step in enumerate(steps):
                     stop.check()
                     yield from runner.run(ordinal, step)
         if self._left:

@@ -55,7 +55,7 @@ def run_interleaved(attempts: Sequence[CellAttempt], manifest: Manifest, account
 def _alone(attempts: Sequence[CellAttempt], attempt: CellAttempt, *phases: Phase) -> bool:
     """Run one attempt to one of these phases, with the other servers stopped; False if it ends before."""
     runners = [other.runner for other in attempts if other is not attempt and other.phase is not None]
-    processes_of_others = [runner.sources.processes for runner in runners if runner is not None]
+    processes_of_others = [runner.watched.sources.processes for runner in runners if runner is not None]
     attempt.idle_servers[:] = [processes for processes in processes_of_others if processes is not None]
     try:
         with held([processes.pid for processes in attempt.idle_servers]) as stop_new:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
+from engine.postgres import pgstat
 from engine.postgres.cellserver import CellServer
 from engine.postgres.session import abridged
 from engine.postgres.statement import AsyncStatement
@@ -40,12 +41,12 @@ class StepStatements:
                 wait_until(partial(_all_done, sent), math.inf, what, self._waiting)
             self._conclude(sent)
 
-    def evict(self, sql: str | None) -> bool:
-        """Evict the workload's relations from shared buffers by this SQL.
+    def evict(self, server_version: int) -> bool:
+        """Evict the workload's relations from shared buffers.
 
-        False without any, which is before 17, and for a build that comes without the extension that evicts.
+        False before 17, and for a build that comes without the extension that evicts.
         """
-        if sql is None:
+        if (sql := pgstat.question("evict", server_version)) is None:
             return False
         with self._server.connect() as connection:
             if connection.execute(AVAILABLE).fetchone() is None:

@@ -1,21 +1,96 @@
-"""The totals of a step: its sampler's counts and the work that was planned."""
+"""The totals of a step: the counts of its sampler, of the server and of features, and the work that was planned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from engine.core.record import converted
+from engine.features import MeasuredStep, with_parts
 from engine.host import disk
 from engine.journal.totals import StepTotals
 from engine.observe.sampler import StepSampler
+from engine.postgres import pgstat
 from engine.postgres.cellserver import Inside
 from engine.postgres.pgstat import Size
+from engine.postgres.server_processes import ServerProcesses
+from engine.postgres.waiting import Waiting
+from engine.run.watched_server import WatchedServer
+from engine.slices.hold import used_ns
+from engine.tracing import planstats
 from workloads.api.base import Step
 from workloads.api.report import Report
+from workloads.client.counter_page import Page
 
 PAGE_BYTES = 8192
 READS_SINCE = 18
+
+
+class StepCounts(ExitStack):
+    """Counts from a step's begin to its end: of statistics views, WAL and features, and CPU time of idle servers.
+
+    The stack has the hooks of features, which see the error of a step that fails.
+    """
+
+    def __init__(
+        self, watched: WatchedServer, parts: Mapping[str, Any], idle: Sequence[ServerProcesses], waiting: Waiting
+    ) -> None:
+        super().__init__()
+        self._watched, self._parts, self._idle, self._waiting = watched, parts, idle, waiting
+        self._spill_over_ns: int | None = None
+
+    def begin(self, step: Step, page: Page | None) -> int:
+        """Take the first snapshots, with all clients connected and idle; return the position of the WAL."""
+        with self._watched.patient(self._waiting) as monitor:
+            inside = self._watched.server.inside
+            self._measured = MeasuredStep(step, page, inside.pid if inside else 0, monitor.backend_pid)
+            for feature, part in with_parts(self._parts):
+                self.enter_context(feature.around_step(part, self._measured))
+            self._before = pgstat.snapshot(monitor, self._watched.views)
+            self._wal_first = pgstat.wal_lsn(monitor)
+        return self._wal_first
+
+    def start_spill_over(self) -> None:
+        self._spill_over_ns = used_ns(self._idle, 0)
+
+    def end_spill_over(self) -> None:
+        self._spill_over_ns = used_ns(self._idle, self._spill_over_ns)
+
+    def finish(self, sampler: StepSampler, ended_ns: int) -> None:
+        """Take the last samples with the clients still connected: disconnecting is not part of the step."""
+        self.close()
+        sampler.finish(ended_ns)
+        with self._watched.patient(self._waiting) as monitor:
+            self._wal_last = pgstat.wal_lsn(monitor)
+
+    def totals(self, step: Step, sampler: StepSampler, report: dict[str, Any]) -> StepTotals:
+        """The totals of the step that has finished, whose differences and sizes are recorded."""
+        watched = self._watched
+        with watched.patient(self._waiting) as monitor:
+            pgstat.settle(monitor)
+            differences = pgstat.difference(self._before, pgstat.snapshot(monitor, watched.views))
+            watched.journal.add_differences(sampler.step, differences)
+            probed, observers = watched.probing.finish_step(sampler.ended_ns, step.name)
+            if watched.counts_plans:
+                counted = planstats.record(differences[planstats.PROBE].values(), sampler.seconds)
+                probed[planstats.ROLE] = {planstats.PROBE: counted}
+                observers = (*observers, planstats.PROBE)
+            sizes = pgstat.sizes(monitor)
+            watched.journal.add_sizes(sampler.step, sizes)
+            return replace(
+                totals_of(step, sampler, watched.server.inside, sizes, self._wal_last - self._wal_first),
+                **timed(step, report),
+                database_bytes=pgstat.database_bytes(monitor),
+                observers=tuple(sorted((*observers, *self._measured.observers))),
+                probes=probed,
+                report=report,
+                spill_over_ns=self._spill_over_ns,
+                **self._measured.totals,
+                features=self._measured.figures,
+                **reads_of(differences, watched.server.build.major),
+            )
 
 
 def reads_of(differences: Mapping[str, Mapping[str, Mapping[str, Any]]], server_major: int) -> dict[str, Any]:

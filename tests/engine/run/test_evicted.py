@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 
 from engine.core.model import Build
-from engine.postgres import pgstat
 from engine.postgres.server import Server
 from engine.postgres.waiting import NOBODY
 from engine.run.statements import StepStatements
@@ -35,13 +34,13 @@ def test_evicted_relations_are_read_again_on_any_version(bench: Bench, build: Ca
 
 
 def test_a_build_without_pg_buffercache_restarts(server: Callable[[int | str], Server]) -> None:
-    sql, options = pgstat.question("evict", 180000), "-c extension_control_path=/nonexistent"
+    version, options = 180000, "-c extension_control_path=/nonexistent"
 
     def connected() -> psycopg.Connection[Any]:
         return psycopg.connect(server(18).dsn(), autocommit=True, options=options)
 
     with ExitStack() as opened:
         statements = StepStatements(SimpleNamespace(connect=connected), NOBODY, opened)
-        assert not statements.evict(sql)
+        assert not statements.evict(version)
         options = ""
-        assert statements.evict(sql)
+        assert statements.evict(version)
