@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from engine.core.format import duration, size
 from engine.results.ratio import Ratio
@@ -30,7 +29,6 @@ class Column:
 
     name: str
     unit: str = ""
-    better: Literal["more", "less", ""] = ""
     bounds: str = ""
     remarks: tuple[str, ...] = ()
 

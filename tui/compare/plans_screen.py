@@ -7,7 +7,6 @@ from textual.binding import Binding
 
 from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
-from engine.results.plan_change import DIFFERS
 from engine.results.section import Section
 from tui.compare.comparison_table import RowKey
 from tui.compare.explanation import rule
@@ -110,4 +109,4 @@ def _spelled(text: str, glyphs: Glyphs) -> str:
     """A plan's text in the terminal's characters."""
     if glyphs.name != "ascii":
         return text
-    return text.replace("\N{RIGHTWARDS ARROW}", glyphs.arrow).replace(DIFFERS, "!").replace("\N{MIDDLE DOT}", ".")
+    return text.replace("\N{RIGHTWARDS ARROW}", glyphs.arrow).replace("≠", "!").replace("\N{MIDDLE DOT}", ".")

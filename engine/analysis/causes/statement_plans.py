@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
+from engine.analysis.causes import plan_change
 from engine.analysis.cells.compared_cells import ComparedCells
 from engine.analysis.cells.run_results import StepResult
 from engine.core.errors import unknown
 from engine.core.model import Subject
-from engine.results import plan_change
 from engine.results.comparison import Answer
 from engine.results.ratio import CHANGED, CPU, PRIMARY_METRICS, TIME, Ratio
 from engine.results.section import Column, Figure, Section, columns, row
@@ -145,7 +145,7 @@ def planning(cells: ComparedCells) -> Iterator[Section]:
                 of_both = (median(values) for values in zip(*both, strict=True))
                 ratios.append((fmean(logs), row(name, *of_both, ratio, subject=cells.names[subject])))
         names = (f"{cells.names[side]}\nms" for side in (cells.baseline_of(subject), subject))
-        headings = columns("statement", *names, Column("ratio", "ratio", "less", bounds="95%"))
+        headings = columns("statement", *names, Column("ratio", "ratio", bounds="95%"))
         title = "Planning time by statement (medians of cells; each interval on its own)"
         yield Section("planning", title, headings, tuple(line for _, line in sorted(ratios, key=lambda item: -item[0])))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine.journal.totals import role_place
 from engine.report.journals import Recorded
-from engine.report.tables.section import STEP_BUILD_AND_ROLE
+from engine.report.tables.section import RoleTable
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
@@ -18,62 +17,45 @@ Counters = dict[str, float]
 Figures = list[dict[str, Any]]  # of the cells, of one role
 
 
-def probed(comparison: Comparison) -> Iterable[Section]:
-    """Probe results by step, role and subject: planning, phases of statements, waits for a CPU."""
-    for key, title, headings, values in PROBED:
-        rows = (
-            row(f"{name} {role}", *recorded, step=step, subject=name)
-            for step in comparison.steps
-            for role in _roles(comparison, step)
-            for name in comparison.names
-            if (recorded := values(_figures(comparison, name, step, role))) is not None
-        )
-        yield Section(key, title, columns(STEP_BUILD_AND_ROLE, *headings), tuple(rows))
-
-
-def _planning(cells: Figures) -> tuple[Value, ...] | None:
+def _planning(cells: list[CellStep], role: str) -> tuple[Value, ...] | None:
     """The number and time of a role's plannings, and the share of reading index ends; remarks explain gaps."""
-    if not any(cell.get("plan_n") for cell in cells):
+    figures = _figures(cells, role)
+    if not any(cell.get("plan_n") for cell in figures):
         return None
     return (
-        _middle(cells, "plan_n"),
-        _middle(cells, "plan_mean_us"),
-        _largest(cells, "plan_p99_us"),
-        _largest(cells, "plan_max_us"),
-        Figure(_middle(cells, "plan_us_per_statement"), remarks=_reasons(cells)),
-        _middle(cells, "endpoint_share"),
-        _middle(cells, "leaf_pages_per_plan"),
+        _middle(figures, "plan_n"),
+        _middle(figures, "plan_mean_us"),
+        _largest(figures, "plan_p99_us"),
+        _largest(figures, "plan_max_us"),
+        Figure(_middle(figures, "plan_us_per_statement"), remarks=_reasons(figures)),
+        _middle(figures, "endpoint_share"),
+        _middle(figures, "leaf_pages_per_plan"),
     )
 
 
-def _phases(cells: Figures) -> tuple[Value, ...] | None:
+def _phases(cells: list[CellStep], role: str) -> tuple[Value, ...] | None:
     """The time of statements, split into parts; the last column names the source."""
-    with_phases = [cell for cell in cells if cell.get("phases")]
+    with_phases = [cell for cell in _figures(cells, role) if cell.get("phases")]
     if not with_phases:
         return None
     shares = [[cell["phases"].get(phase, 0.0) for cell in with_phases] for phase in (*PHASES, "other")]
     return (*map(middle, shares), "/".join(sorted({str(cell["phases_by"]) for cell in with_phases})))
 
 
-def _run_queue(cells: Figures) -> tuple[Value, ...] | None:
-    if not any(cell.get("runq_us") for cell in cells):
+def _run_queue(cells: list[CellStep], role: str) -> tuple[Value, ...] | None:
+    figures = _figures(cells, role)
+    if not any(cell.get("runq_us") for cell in figures):
         return None
-    return (_middle(cells, "runq_us") or 0) / 1000, *(
-        _largest(cells, f"runq_{name}_us") for name in ("p50", "p99", "max")
-    )
-
-
-def _roles(comparison: Comparison, step: str) -> tuple[str, ...]:
-    there = {role for subject in comparison.names for cell in comparison.of(subject, step) for role in _seen(cell)}
-    return tuple(sorted(there, key=role_place))
+    longest = (_largest(figures, f"runq_{name}_us") for name in ("p50", "p99", "max"))
+    return (_middle(figures, "runq_us") or 0) / 1000, *longest
 
 
 def _seen(cell: CellStep) -> Iterable[str]:
     return (role for role in cell.probes if role in cell.roles)
 
 
-def _figures(comparison: Comparison, subject: str, step: str, role: str) -> Figures:
-    return [cell.probes[role] for cell in comparison.of(subject, step) if role in _seen(cell)]
+def _figures(cells: list[CellStep], role: str) -> Figures:
+    return [cell.probes[role] for cell in cells if role in _seen(cell)]
 
 
 def _reasons(cells: Figures) -> tuple[str, ...]:
@@ -118,12 +100,16 @@ def _counters(views: Mapping[str, Mapping[str, Mapping[str, object]]]) -> Iterab
                     yield f"{view} {thing} {counter}" if thing else f"{view} {counter}", float(value)
 
 
-PROBED: tuple[tuple[str, str, tuple[str | Column, ...], Callable[[Figures], tuple[Value, ...] | None]], ...] = (
-    ("planner", "Planner (medians of cells; p99 and max of the worst)",
-     ("plan-\nnings", "us\neach", "p99\n<= us", "max\nus", "us per\nstatem.", Column("index\nends", "share"),
-      "leaf\npages"), _planning),
-    ("phases", "Phases of statements (medians of cells)",
-     (*(Column(phase, "share") for phase in (*PHASES, "other")), "by"), _phases),
-    ("runq", "Waits for a CPU (median of cells; p50, p99 and max of the worst)",
-     ("ms\nin all", "p50\n<= us", "p99\n<= us", "max\nus"), _run_queue),
+PLANNER = RoleTable(
+    "planner", "Planner (medians of cells; p99 and max of the worst)",
+    ("plan-\nnings", "us\neach", "p99\n<= us", "max\nus", "us per\nstatem.", Column("index\nends", "share"),
+     "leaf\npages"), _seen, _planning,
+)  # fmt: skip
+STATEMENT_PHASES = RoleTable(
+    "phases", "Phases of statements (medians of cells)",
+    (*(Column(phase, "share") for phase in (*PHASES, "other")), "by"), _seen, _phases,
+)  # fmt: skip
+RUN_QUEUE = RoleTable(
+    "runq", "Waits for a CPU (median of cells; p50, p99 and max of the worst)",
+    ("ms\nin all", "p50\n<= us", "p99\n<= us", "max\nus"), _seen, _run_queue,
 )  # fmt: skip

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, stdev
 
 from engine.analysis.statistics import metrics
-from engine.journal.totals import role_place
-from engine.report.tables.section import STEP_AND_BUILD, STEP_BUILD_AND_ROLE, Line, Table
+from engine.report.tables.section import Line, RoleTable, Table
 from engine.results.averages import middle
+from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.ratio import LATENCIES
-from engine.results.section import Column, Figure, Section, Value, columns, of_ratio, row
+from engine.results.section import Column, Figure, Section, Value, of_ratio
 from workloads.api.base import role_kind
 from workloads.client.histogram import REFERENCE_BUCKETS
 
@@ -87,45 +87,45 @@ def _latencies(comparison: Comparison, step: str, subject: str) -> Iterable[Line
 LATENCY = Table(
     "latency",
     "Response times of the measured statements (means of cells, ratios)",
-    tuple(Column(name, "us", "less") for name in LATENCIES.values()),
+    tuple(Column(name, "us") for name in LATENCIES.values()),
     _latencies,
 )
 
 
-def percentiles(comparison: Comparison) -> Iterable[Section]:
-    """A row for each build and role of a step: medians of cells; for the maximum, the largest."""
-    rows = []
-    for step in comparison.steps:
-        roles = {name for subject in comparison.names for cell in comparison.of(subject, step) for name in cell.roles}
-        for role in sorted(roles, key=role_place):
-            for subject in comparison.names if role_kind(role) not in LUMPED_ROLES else ():
-                of_role = [cell.roles[role] for cell in comparison.of(subject, step) if role in cell.roles]
+def _percentiles(cells: list[CellStep], role: str) -> Sequence[Value] | None:
+    """Medians of cells; for the maximum, the largest."""
+    of_role = [cell.roles[role] for cell in cells if role in cell.roles]
 
-                def figures(name: str, of_role: list[dict[str, float | None]] = of_role) -> list[float]:
-                    return [value for figures in of_role if (value := figures.get(name)) is not None]
+    def figures(name: str) -> list[float]:
+        return [value for figures in of_role if (value := figures.get(name)) is not None]
 
-                if statements := figures("statements"):
-                    times_us = (middle(figures(name)) for name in ("mean_us", *SHOWN))
-                    longest = Figure(max(figures("max_s"), default=None), unit="s")
-                    values = (middle(statements), *times_us, longest)
-                    rows.append(row(f"{subject} {role}", *values, step=step, subject=subject))
-    times = (Column(name, "us") for name in ("mean", "p50", "p95", "p99", "p99.9", "max"))
-    headings = columns(STEP_BUILD_AND_ROLE, Column("statements", "count"), *times)
-    yield Section("percentiles", "Response time (medians of cells; max of the worst)", headings, tuple(rows))
+    if not (statements := figures("statements")):
+        return None
+    times_us = (middle(figures(name)) for name in ("mean_us", *SHOWN))
+    return middle(statements), *times_us, Figure(max(figures("max_s"), default=None), unit="s")
 
 
-def transaction_times(comparison: Comparison) -> Iterable[Section]:
-    """The times of single transactions, all cells of a subject together; empty if nothing was timed."""
-    rows = []
-    for step in comparison.steps:
-        for name in comparison.names:
-            cells = comparison.of(name, step)
-            if lengths_ms := [ms for cell in cells if cell.transactions for ms in cell.transactions.each_ms]:
-                values = _times(lengths_ms, sum(cell.ops for cell in cells))
-                rows.append(row(name, *values, step=step, subject=name))
-    figures = (Column(name, "short") for name in ("total s", "mean", "median", "min", "max", "stddev"))
-    title = "Time of each transaction (ms; all cells together)"
-    yield Section("transaction times", title, columns(STEP_AND_BUILD, Column("n", "count"), *figures), tuple(rows))
+PERCENTILES = RoleTable(
+    "percentiles",
+    "Response time (medians of cells; max of the worst)",
+    (Column("statements", "count"), *(Column(name, "us") for name in ("mean", "p50", "p95", "p99", "p99.9", "max"))),
+    lambda cell: (role for role in cell.roles if role_kind(role) not in LUMPED_ROLES),
+    _percentiles,
+)
+
+
+def _transactions(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
+    cells = comparison.of(subject, step)
+    if lengths_ms := [ms for cell in cells if cell.transactions for ms in cell.transactions.each_ms]:
+        yield _times(lengths_ms, sum(cell.ops for cell in cells)), ""
+
+
+TRANSACTION_TIMES = Table(
+    "transaction times",
+    "Time of each transaction (ms; all cells together)",
+    (Column("n", "count"), *(Column(name, "short") for name in ("total s", "mean", "median", "min", "max", "stddev"))),
+    _transactions,
+)
 
 
 def _times(lengths_ms: Sequence[float], done: int) -> tuple[Value, ...]:

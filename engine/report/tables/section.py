@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.core.format import duration
+from engine.journal.totals import role_place
+from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, TIME
-from engine.results.section import Column, Row, Section, Value, columns, number
+from engine.results.section import Column, Row, Section, Value, columns, number, row
 
 BELOW = "/ base"  # names a line of ratios below one of figures
-STEP_AND_BUILD, STEP_BUILD_AND_ROLE = "step and build", "step, build and role"
+STEP_AND_BUILD = "step and build"
 UNITS = "{units}"  # in titles and headings: what the rates of the steps count
 Line = tuple[Sequence[Value], str]  # of a subject in a step: values and mark
 
@@ -37,6 +39,29 @@ class Table:
             replace(column, name=with_units(column.name, comparison, " or\n")) for column in columns(*self.columns)
         ]
         yield Section(self.key, with_units(self.title, comparison), (Column(STEP_AND_BUILD), *below), tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTable:
+    """A section by steps and roles: a line for each subject, of its values in its cells, unless they are None."""
+
+    key: str
+    title: str
+    columns: tuple[str | Column, ...]
+    roles: Callable[[CellStep], Iterable[str]]
+    values: Callable[[list[CellStep], str], Sequence[Value] | None]
+
+    def __call__(self, comparison: Comparison) -> Iterable[Section]:
+        rows = (
+            row(f"{name} {role}", *values, step=step, subject=name)
+            for step in comparison.steps
+            for role in sorted(
+                {role for cell in comparison.cells if cell.step == step for role in self.roles(cell)}, key=role_place
+            )
+            for name in comparison.names
+            if (values := self.values(comparison.of(name, step), role)) is not None
+        )
+        yield Section(self.key, self.title, columns("step, build and role", *self.columns), tuple(rows))
 
 
 def with_units(text: str, comparison: Comparison, between: str = " or ") -> str:

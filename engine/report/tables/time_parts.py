@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.core.wait_kinds import KINDS, by_kind, is_known
-from engine.journal.totals import role_place
-from engine.report.tables.section import STEP_AND_BUILD, STEP_BUILD_AND_ROLE, UNITS, Line, Table
+from engine.report.tables.section import UNITS, Line, RoleTable, Table
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep, Incident
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE
-from engine.results.section import WORDS, Column, Section, Value, columns, of_ratio, row, text
+from engine.results.section import WORDS, Column, Section, Value, of_ratio, row, text
 
 NAMED = 2  # most frequent wait events
 UNKNOWN = "unknown"  # kind of wait events
@@ -49,17 +49,9 @@ def stalls(comparison: Comparison) -> Iterable[Section]:
         yield replace(section, rows=section.rows + none)
 
 
-def hangs(comparison: Comparison) -> Iterable[Section]:
-    """Observations at the beginning of the longest stall of each step and build."""
-    rows = (
-        row(name if place == 0 else "", text, step=step, subject=name)
-        for step in comparison.steps
-        for name in comparison.names
-        if (longest := _longest_incident(comparison.of(name, step))) is not None
-        for place, text in enumerate(longest.where)
-    )
-    title = "Where the longest stalls were blocked when they began"
-    yield Section("hangs", title, columns(STEP_AND_BUILD, Column("where", WORDS)), tuple(rows))
+def _hangs(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
+    longest = _longest_incident(comparison.of(subject, step))
+    return (((text,), "") for text in (longest.where if longest else ()))
 
 
 def _longest_incident(cells: Sequence[CellStep]) -> Incident | None:
@@ -71,21 +63,13 @@ def waits(comparison: Comparison) -> Iterable[Section]:
     """Wait events of each role's server processes, as shares of the samples."""
     seen = (event for cell in comparison.cells for events in cell.waits.values() for event in events if event)
     kinds = {kind: word for kind, word in KINDS.items() if kind != UNKNOWN or not all(map(is_known, seen))}
-    rows = (
-        row(f"{name} {role}", *shares, step=step, subject=name)
-        for step in comparison.steps
-        for role in sorted(
-            {role for cell in comparison.cells if cell.step == step for role in cell.waits}, key=role_place
-        )
-        for name in comparison.names
-        if (shares := _shares(comparison.of(name, step), role, kinds)) is not None
-    )
     headings = (Column(word.replace(" ", "\n"), "some") for word in kinds.values())
     title = "Waits of server processes (share of the samples, several a second; mean of cells)"
-    yield Section("waits", title, columns(STEP_BUILD_AND_ROLE, *headings, Column("where", WORDS)), tuple(rows))
+    values = partial(_shares, shown=tuple(kinds))
+    return RoleTable("waits", title, (*headings, Column("where", WORDS)), lambda cell: cell.waits, values)(comparison)
 
 
-def _shares(cells: list[CellStep], role: str, shown: Iterable[str]) -> tuple[Value, ...] | None:
+def _shares(cells: list[CellStep], role: str, *, shown: Iterable[str]) -> tuple[Value, ...] | None:
     events = mean_shares(cells, role)
     if not events:
         return None
@@ -124,6 +108,9 @@ def _programs(comparison: Comparison, step: str, subject: str) -> Iterable[Line]
 
 
 STALLED = Table("stalls", "Stalls", ("seconds", "cells", "longest", Column("its cause", WORDS)), _stalls)
+HANGS = Table(
+    "hangs", "Where the longest stalls were blocked when they began", (Column("where", WORDS),), _hangs, below=""
+)
 SCHEDULING = Table(
     "scheduling",
     "Scheduling per operation (wake-ups and migrations: server and client; below it the ratio to base)",

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.results.plan_change import change, mistake, section, sentence, times
+from engine.analysis.causes.plan_change import change, mistake, section, sentence, times
 from workloads.api.plan_tree import PlanNode
 
 
