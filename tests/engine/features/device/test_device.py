@@ -11,6 +11,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.features.device import FEATURE
 from engine.features.feature import Nothing
+from engine.host.kernel_settings import changed, restore_left
 from engine.host.machine_counters import device_of
 from engine.plan.prepare import prepare
 from engine.plan.request import request_of
@@ -56,14 +57,22 @@ def test_a_device_that_cannot_be_set_is_refused(label: str) -> None:
 
 
 @pytest.mark.outside
-def test_a_run_sets_the_device_until_its_engine_ends(disk: Path, label: str) -> None:
+def test_the_next_start_restores_the_device_of_a_killed_run(disk: Path, label: str) -> None:
     place, bench = Path(f"/sys/block/{device_of(disk)}/queue/read_ahead_kb"), Bench(disk / "runs")
-    before = place.read_text()
-    bench.detached("--pg", label, "--config", "readahead-4096", *SECONDS)
+    before, plan = place.read_text(), ("--pg", label, *SECONDS, "--repeats", "1")
+    bench.detached(*plan, "--config", "readahead-4096")
     bench.await_step("l.i1")
-    assert place.read_text() == "4096\n"
+    assert place.read_text() == "4096\n" and restore_left() == [], "which is in use"
+    with pytest.raises(UserError, match="another run has changed settings of loop"), changed({"x": (place, "32")}):
+        pass
     (attempt,) = bench.attempts()
     assert attempt.origin["environment"]["storage"]["read_ahead_kb"] is None
-    os.kill(bench.engine_pid(), signal.SIGKILL)
-    wait_for(lambda: place.read_text() == before, "the device to be as it was")
+    children = Path(f"/proc/{(engine := bench.engine_pid())}/task/{engine}/children").read_text().split()
+    (reaper,) = (pid for pid in children if b"engine.run.reaper" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    for pid in (int(reaper), engine):
+        os.kill(pid, signal.SIGKILL)
+    restored = f"restored {place} to {before.strip()}, as a run before had left it"
+    wait_for(lambda: restored in bench("run", *plan, "--dry-run").stdout.replace("\n", " "), "the next start")
+    assert place.read_text() == before and restore_left() == []
+    assert bench("resume").returncode == 0 and place.read_text() == before
     nothing_left(bench)
