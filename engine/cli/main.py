@@ -27,6 +27,7 @@ from workloads.api.options import options_of
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")
 INTERFACE = "interface"  # of `bench` alone: no name of a command
+INSTEAD = {("farm", "--out"): "--to", ("report", "--runs"): "--out", ("run", "-o"): "-O", ("trend", "--report"): "--to"}
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -151,7 +152,9 @@ def _commands_of(ctx: click.Context | None) -> str:
 def _refusal(error: click.ClickException) -> str:
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
     command = command.removesuffix(f" {INTERFACE}")
-    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and (new := INSTEAD.get((command.split()[-1], error.option_name))):
+        return f"{error.option_name} is now {new}; see {command} --help"
+    message = error.format_message().rstrip(".").replace(". (", " (")
     return f"{message}{' See' if message.endswith('?') else '; see'} {command} --help"
 
 

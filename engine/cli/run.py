@@ -71,8 +71,6 @@ class RunCommand(GroupedCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the options. Raises UsageError for a word that belongs to none."""
-        if "-o" in args and not ctx.resilient_parsing:
-            raise click.UsageError("-o is now -O (an option of the workload by its name)", ctx)
         ctx.allow_extra_args = True
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:

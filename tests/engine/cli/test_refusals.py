@@ -39,6 +39,7 @@ ROWS = """
 --base 12.1 => unknown base '12.1'
 --probes plannr --estimate => unknown probe 'plannr'
 --plan none.toml => cannot be read
+--pgg 16 => No such option '--pgg' (Did you mean one of: '--pg',
 --untill-known => Did you mean '--until-known'? See bench run --help
 --beside => No such option '--beside'
 --rows 5000 --scale quick => exclude each other
@@ -53,7 +54,7 @@ ROWS = """
 -O resync_rounds=many => resync_rounds must be a whole number from 0 to 1,000,000,000, not 'many'
 -O delete_form=rang => unknown delete form 'rang' (nearest: range)
 -O indexes => -O indexes: give NAME=VALUE
--o indexes=1 => -o is now -O
+-o indexes=1 => -o is now -O; see bench run --help
 --until-known --repeats 4 => --until-known plans up to 8 pairs: leave out --repeats
 --until-known --minutes 9 => --minutes also ends once every step is decided: leave out --until-known
 --until-known --interleave cells => --until-known analyses pairs of slices: use --interleave slices
@@ -135,6 +136,15 @@ def test_a_page_is_not_the_folder_of_runs(tmp_path: Path) -> None:
     (tmp_path / "page.html").touch()
     outcome = call(("report", "--out", "page.html"), tmp_path)
     assert outcome.code == 2 and "a page is written with --to" in outcome.stderr
+
+
+@pytest.mark.parametrize("words, new", [
+    (("farm", "plan.toml", "--out", "x"), "--out is now --to; see bench farm --help"),
+    (("report", "--runs", "x"), "--runs is now --out; see bench report --help"),
+    (("trend", "--report", "x"), "--report is now --to; see bench trend --help"),
+])  # fmt: skip
+def test_an_option_of_old_is_refused_with_the_new_one(words: tuple[str, ...], new: str, tmp_path: Path) -> None:
+    assert call(words, tmp_path) == Outcome(words, 2, "", f"bench: {new}\n")
 
 
 CHOSEN = [
