@@ -152,7 +152,8 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
     for name in setting_kinds.without_library(values):
         del values[name]
         dropped.append(name)
-    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), f"config '{spec.name}' on {build.label}"):
+    where = f"config '{spec.name}' on {build.label}"
+    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), where, tuple(changes)):
         del values[name]
         dropped.append(name)
     origin = spec.origin
@@ -330,7 +331,9 @@ def known_to(postgres: Path) -> tuple[str, ...]:
 
 
 @functools.cache
-def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str) -> tuple[str, ...]:
+def _unknown_to(
+    postgres: Path, settings: tuple[tuple[str, str], ...], where: str, typed: tuple[tuple[str, str], ...]
+) -> tuple[str, ...]:
     """The names that a server does not know, found by having it read the settings without starting.
 
     `postgres -C` reads the configuration as a start does and needs no cluster. (`--describe-config` omits developer
@@ -348,6 +351,7 @@ def _unknown_to(postgres: Path, settings: tuple[tuple[str, str], ...], what: str
     missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(answer.errors))
     if missing:  # the server checks values only if it knows all names
         left = tuple((name, value) for name, value in settings if name not in missing)
-        return missing + _unknown_to(postgres, left, what)
-    complaints = _COMPLAINT.findall(answer.errors)
-    raise UserError(f"{what}: {' / '.join(complaints) or answer.shown}")
+        return missing + _unknown_to(postgres, left, where, typed)
+    complaint = " / ".join(_COMPLAINT.findall(answer.errors)) or answer.shown
+    option = "".join(f"--set {name}={value}: " for name, value in typed if f'"{name}"' in complaint)
+    raise UserError(f"{option}{where}: {complaint}")

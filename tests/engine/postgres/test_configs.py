@@ -202,7 +202,7 @@ def test_settings_of_a_preloaded_library_are_kept(build: Builds, tmp_path: Path)
 def test_a_refused_value_is_an_error_before_the_run(text: str, said: str, build: Builds) -> None:
     with pytest.raises(UserError, match=said) as caught:
         one("cx5", build(16), text)
-    assert str(caught.value).startswith("config 'cx5' on ")
+    assert str(caught.value).startswith(f"--set {text}: config 'cx5' on ")
     assert "configuration file" not in str(caught.value)  # the throw-away one of this check is no help
 
 
