@@ -142,7 +142,7 @@ class Item:
     question: Question | None = None
     base: Change | None = None  # key `b`
     only: Change | None = None  # key `x`
-    group: str = ""  # heading of its group, given for the first item only
+    group: str = ""  # heading of its group, drawn where another one stands above
     shown: str = ""  # instead of its name
 
 
@@ -157,13 +157,11 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
            for build in plan.builds if build not in offer.labels}  # fmt: skip
     known = sorted(offer.builds, key=lambda row: order_of(str(row["version"])), reverse=True)
     rows: dict[str, Row] = custom | {str(row["label"]): row for row in known}
-    group = ""
     for build, row in rows.items():
         if wanted and wanted not in build and build not in plan.builds:
             continue
         patches = " ".join(row.get("patches") or ())
         chosen, is_base = build in plan.builds, build == plan.base_build
-        before, group = group, str(order_of(str(row["version"]))[0] or "") or "own"
         origin = "running" if is_external(build) else "own" if build in custom else str(row["provenance"])
         yield Item(
             name_of(build),
@@ -175,7 +173,7 @@ def builds(plan: Request, offer: Choices, wanted: str = "") -> Iterator[Item]:
             "base" if is_base else "chosen" if chosen else "",
             toggle=partial(with_build, plan, build, offer.labels),
             base=partial(with_base, plan, build, offer.labels),
-            group=group if group != before else "",
+            group=str(order_of(str(row["version"]))[0] or "") or "own",
             shown=name_of(build).replace("-prebuilt", "") if origin == "prebuilt" else "",
         )
 

@@ -12,6 +12,7 @@ from textual.binding import Binding
 from engine.builds.label import name_of, refuse_password
 from engine.core.errors import UserError
 from engine.core.text import user_path, visible
+from engine.journal import runs
 from engine.plan.command_line import arguments, command
 from engine.plan.request import request_of
 from tui import bench
@@ -69,7 +70,11 @@ class LaunchScreen(PlanScreen):
         except UserError as error:
             self.look()  # another run may have begun while the builds were prepared
             beside = "--allow-concurrent" in str(error)
-            self.refused = "another run is measuring: s asks again" if beside else str(error)
+            here = beside and self.measuring not in ("", runs.ELSEWHERE)
+            if here:
+                self.bench.select(self.context.out / self.measuring)
+            another = f"another run is measuring: {'2 watches it, ' * here}s asks again"
+            self.refused = another if beside else str(error)
             raise UserError(self.refused) from error
         self._watch(Path(started["folder"]))
 

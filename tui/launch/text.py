@@ -63,7 +63,8 @@ def panel(
     for row in seen:
         spans: list[tuple[str, str]] = []
         for number in range(row * columns, min(len(items), (row + 1) * columns)):
-            item = _item(items[number], focused and number == cursor, form, cell_width, glyphs)
+            above = items[number - columns].group if row > seen.start else ""
+            item = _item(items[number], focused and number == cursor, form, cell_width, glyphs, above)
             spans += [*item, (" " * max(0, cell_width - width(item)), "")]
         lines.append(tuple(spans))
     return lines + waits
@@ -192,14 +193,14 @@ def _title(form: PanelForm, cells: int, glyphs: Glyphs, focused: bool, note: str
     return fit(title, cells, glyphs.ellipsis)
 
 
-def _item(item: Item, at: bool, form: PanelForm, cells: int, glyphs: Glyphs) -> Line:
+def _item(item: Item, at: bool, form: PanelForm, cells: int, glyphs: Glyphs, above: str) -> Line:
     sign = ">" if at else " "
     cursor = "cursor" if at else ""
     if form.fields:
         value = f"< {item.text} >" if at and item.lesser is not None else item.text
         return fit(line((f"{sign}{item.name:<13} ", cursor), (value, cursor or item.mark)), cells - 1, glyphs.ellipsis)
     name_mark = cursor or ("chosen" if item.mark == "chosen" else "")
-    group = ((f"{item.group:<4}", "strong"),) if form.groups else ()
+    group = ((f"{item.group if item.group != above else '':<4}", "strong"),) if form.groups else ()
     name = f" {item.shown or item.name}".ljust(form.name_cells + 1)
     spans = line((sign, cursor), *group, (item.box, item.mark), (name, name_mark))
     if item.text and cells - width(spans) > 3:

@@ -14,11 +14,14 @@ from engine.core.errors import UserError
 from engine.plan import planfile
 from engine.plan.request import Request, request_of
 from tests.support.screens import estimated, place_of, show_launch, typed, until
+from tui.glyphs import SETS
 from tui.launch import choices as launch_choices
 from tui.launch import ready_plans
+from tui.launch import text as launch_text
 from tui.launch.choices import Choices
 from tui.launch.item_panel import Panel
 from tui.launch.screen import LaunchScreen
+from tui.launch.text import PanelForm
 from tui.screens.dialogs import LineScreen
 
 pytestmark = pytest.mark.slow  # opens the interface
@@ -32,10 +35,22 @@ def test_builds_come_newest_first_with_their_origin() -> None:
     assert [(item.shown or item.name, item.text) for item in items[1:4]] == [
         ("18.6-builtin", "source"), ("18.6", "prebuilt"), ("18.6-builtin", "prebuilt"),
     ]  # fmt: skip
-    assert [item.group for item in items if item.group] == ["18", "17", "16", "15", "14", "13", "12"]
+    assert list(dict.fromkeys(item.group for item in items)) == ["18", "17", "16", "15", "14", "13", "12"]
     assert len(items) == len(OFFER.builds)
     (mine, *_) = launch_choices.builds(Request(builds=("mine=/opt/pg",)), OFFER)
     assert (mine.name, mine.text, mine.group) == ("mine", "own", "own")
+
+
+def test_each_column_of_builds_has_headings_of_releases() -> None:
+    items = tuple(
+        launch_choices.Item(f"{major}.{minor}", "[ ]", group=major) for major, minor in ("98", "97", "81", "80")
+    )
+    form = PanelForm("builds", columns=2, groups=True)
+    rows = launch_text.panel(form, items, 0, (2, range(2)), 60, SETS["ascii"], focused=False)[1:]
+    texts = ["".join(text for text, _ in row).split() for row in rows]
+    assert texts == [["9", "[", "]", "9.8", "9", "[", "]", "9.7"], ["8", "[", "]", "8.1", "8", "[", "]", "8.0"]]
+    lower = launch_text.panel(form, items[:1] * 4, 2, (2, range(1, 2)), 60, SETS["ascii"], focused=False)
+    assert "9   [ ] 9.8" in "".join(text for text, _ in lower[1]), "also in the first row that is visible"
 
 
 def test_the_newest_releases_are_built_from_source_if_possible(tmp_path: Path) -> None:

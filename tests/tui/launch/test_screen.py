@@ -277,7 +277,8 @@ def test_a_run_that_measures_in_this_folder_is_named(out: Path, small: Path, mon
             await pilot.press("s", "y")
             await until(pilot, lambda: bool(screen.refused) and not screen.doing)
             shown = pilot.app.screen_text().splitlines()  # type: ignore[attr-defined]
-            assert shown[2] == " x another run is measuring: s asks again" and "20261118-1" in "".join(shown)
-            assert "allow-concurrent" not in "".join(shown)
+            assert shown[2] == " x another run is measuring: 2 watches it, s asks again"
+            assert "20261118-1" in "".join(shown) and "allow-concurrent" not in "".join(shown)
+            assert screen.context.run == other
 
     show_launch(act, out)
