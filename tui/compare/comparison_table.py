@@ -118,15 +118,17 @@ def verdict_words(ratio: Ratio, *, full: bool = True) -> str:
 
 
 def counted(comparison: Comparison, row: RowKey, subject: str, room: int) -> Span:
-    """A subject's stalls or SLA in `room` cells: `! 7.5 s in 2/3`, `! 2/3`, `x 71% 2/6`, `x 2/6`, `  ok 6/6`."""
+    """A subject's stalls or SLA in `room` cells: `! 7.5 s in 2/3`, `!8 s 2/3`, `! 2/3`, `x 71% 2/6`, `ok 6/6`."""
     cells = comparison.of(subject, row.step)
     if row.metric == STALLS:
         stalled = [cell for cell in cells if cell.stalls]
         if not stalled:
             return ("  none" if cells else "  -", "dim")
         share = f"{len(stalled)}/{len(cells)}"
-        seconds = f"{sum(cell.stall_s for cell in cells):.1f} s"
-        return _fitting_text((f"! {seconds} in {share}", f"! {seconds} {share}", f"! {share}"), room), "stall"
+        seconds = sum(cell.stall_s for cell in cells)
+        longest = f"! {seconds:.1f} s"
+        forms = (f"{longest} in {share}", f"{longest} {share}", f"!{seconds:.0f} s {share}", f"! {share}")
+        return _fitting_text(forms, room), "stall"
     judged = [cell for cell in cells if cell.sla is not None]
     passed = sum(bool(cell.sla and cell.sla.passed) for cell in judged)
     share = f"{passed}/{len(judged)}"

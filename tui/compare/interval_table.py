@@ -161,7 +161,8 @@ def _row(
         spans += [(text, "cursor" if here_too else mark) for text, mark in number]
         spans.append((" ", ""))
     if at.bounds:
-        spans.append((f"{bounds_text(measured) if measured else '':<{at.bounds}}", "dim"))
+        bounds = bounds_text(measured) if measured else ""
+        spans.append((f"{cut(bounds, at.bounds - 1, glyphs):<{at.bounds}}", "dim"))
     mark = MARKS.get(measured.sign, "") if measured else ""
     if at.words:
         text = verdict_words(measured, full=at.words >= LONG_WORDS) if measured else ""

@@ -119,6 +119,11 @@ def test_dots_of_all_subjects_stand_on_one_scale() -> None:
     assert lines[1].startswith(" a name that is ~ ")
 
 
+def test_stalls_have_seconds_in_the_column_of_the_base() -> None:
+    forms = [comparison_table.counted(made(), RowKey("l.i1", "stalls"), "17.0", room)[0] for room in (20, 12, 11, 6)]
+    assert forms == ["! 56.0 s in 4/4", "! 56.0 s 4/4", "!56 s 4/4", "! 4/4"]
+
+
 def test_two_modes_are_told_beside_the_dots() -> None:
     comparison = made()
     spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, True, True)

@@ -79,6 +79,16 @@ def subjects(count: int) -> Comparison:
     return replace(comparison, subjects=comparison.subjects[: count + 1])
 
 
+def test_a_wide_interval_does_not_touch_the_verdict() -> None:
+    comparison = subjects(1)
+    wide = tuple(replace(ratio, low=0.006, high=23.014, joint=None, verdict="withheld") for ratio in comparison.ratios)
+    comparison, shown = replace(comparison, ratios=wide), [RowKey("l.i0", "rate_per_s")]
+    at = interval_table.layout(comparison, 130, 0, 0)
+    on = forest.axis(interval_table.ratios(comparison, shown), comparison.margin, at.axis)
+    (row,) = texts(interval_table.table(comparison, shown, at, on, (0, 0), 0, 1, ASCII))
+    assert "0.006-23.0~ withheld" in row
+
+
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(72, 250), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3), st.sampled_from(list(SETS)))
