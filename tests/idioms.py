@@ -41,10 +41,13 @@ FOUND = re.compile(
     rf"(?i:\b(?:{'|'.join((*IDIOMS, *INSTEAD))})\b)|(?:(?<=[.:;] )|(?<=^)|(?<=\"\"\"))(?:{'|'.join(BEGINNINGS)})\b"
 )
 
+VOICELESS = r"\b(?:(?:[Tt]hat|[Tt]hose) of|others'|(?:as|by|for|from|of|to|with) others|says|said|tells|told)\b"
 MANUAL = re.compile(  # its text is read by more people than comments are
     r"\d %(?!\w)|\b(?:anew|for certain|times as|baseline|four times in five)\b|, too(?=[.,;:]|$)|"
-    r"(?<!-after: )\bbeside\b|(?:^|[.:;] )Of\b"
+    rf"(?<!-after: )\bbeside\b|(?:^|[.:;] )Of\b|` names?\b|{VOICELESS}"
 )
+TEXTS = ("README", "CONTRIBUTING", "RELEASING", "SECURITY")
+ITEM = re.compile(r" *(?:[-*]|\d+\.) ")
 NAMES = re.compile(r"\{[^{}]*\}|`[^`]*`|^\"\w+\"$")  # within a text: values put in there, and names
 
 
@@ -66,14 +69,47 @@ def complaints(home: Path) -> Iterator[str]:
 
 
 def manual(home: Path) -> Iterator[str]:
-    """Findings in README and manual, as lines."""
+    """Findings in README, its like and the manual, as lines."""
     ignored = home / ".gitignore"  # which a source without Git lacks, as it lacks ignored files
     generated = ignored.read_text("utf-8").split() if ignored.is_file() else []
-    for path in (*home.glob("README.md"), *sorted((home / "docs").rglob("*.md"))):
-        if str(path.relative_to(home)) in generated:
+    for path in (*(home / f"{name}.md" for name in TEXTS), *sorted((home / "docs").rglob("*.md"))):
+        if not path.is_file() or str(path.relative_to(home)) in generated:
             continue
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             yield from (f"{path.relative_to(home)}:{number}: {match[0]!r}" for match in MANUAL.finditer(line))
+        for number, paragraph in paragraphs(path.read_text("utf-8")):
+            for sentence in re.split(r"(?<=[.?!])\s+(?=[A-Z`*\[])", paragraph):
+                if len(re.findall(r"[:;](?=\s)", sentence)) > 1:
+                    yield f"{path.relative_to(home)}:{number}: two colons or semicolons in {sentence[:60]!r}"
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """The paragraphs and items of Markdown with their line, without code, tables, headings and brackets."""
+    begun, words, fenced = 0, "", False
+    for number, line in enumerate((*text.splitlines(), ""), 1):
+        fence = line.lstrip().startswith("```")
+        apart = fenced or fence or not line.strip() or line.startswith(("    ", "|", "#"))
+        if words and (apart or ITEM.match(line)):
+            yield begun, re.sub(r"\([^()]*\)", "", re.sub(r"`[^`]*`", "X", words))
+            words = ""
+        fenced ^= fence
+        begun, words = (begun if words else number), "" if apart else f"{words} {line.strip()}"
+
+
+def shown(path: Path) -> Iterator[str]:
+    """Texts of a module that people see and that have no subject, or one that cannot speak."""
+    tree = ast.parse(path.read_bytes())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    about = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented)
+             and isinstance(node.body[0], ast.Expr) and not _is_help(node)}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and " " in str(node.value) and id(node) not in about:
+            yield from (f"{path}:{node.lineno}: {match[0]!r}" for match in re.finditer(VOICELESS, str(node.value)))
+
+
+def _is_help(node: ast.AST) -> bool:
+    """Whether the docstring of a definition is the help of a command."""
+    return any(re.search(r"\b(command|group)\(", ast.unparse(mark)) for mark in getattr(node, "decorator_list", ()))
 
 
 HEADLESS = re.compile(
@@ -191,5 +227,6 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
 if __name__ == "__main__":
     root = Path(__file__).parents[1]
     lines = [*complaints(root), *manual(root), *words(root), *repeated_classes(root), *files_of_the_machine(root)]
+    lines += [line for package in PACKAGES for path in sorted((root / package).rglob("*.py")) for line in shown(path)]
     print(*lines, sep="\n", file=sys.stderr) if lines else None
     sys.exit(1 if lines else 0)
