@@ -109,7 +109,7 @@ def the_builds() -> str:
         labels = (version, f"{version}-prebuilt" if "prebuilt" in entry else "")
         twins = tuple(f"{label}-builtin" for label in labels if label) if _major(version) >= BUILTIN_SINCE else ()
         rows.append((*map(code, labels), ", ".join(map(code, twins))))
-    releases = table(("from source", "compiled by others", "with the builtin locale provider"), rows)
+    releases = table(("from source", "compiled by somebody else", "with the builtin locale provider"), rows)
     variants = table(
         ("variant", "CFLAGS", "arguments of configure"),
         (

@@ -83,7 +83,7 @@ def version(program: Path) -> str:
         raise ProbeError(f"probes: {program} does not run ({error.strerror}); install bpftrace >= 0.17") from None
     match = re.search(r"v?(\d+\.\d+\S*)", answer)
     if match is None:
-        raise ProbeError(f"probes: {program} --version does not say its version; install bpftrace >= 0.17")
+        raise ProbeError(f"probes: {program} --version prints no version; install bpftrace >= 0.17")
     return visible(match[1], 100)
 
 

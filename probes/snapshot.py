@@ -154,7 +154,7 @@ def reason_not_to_attach(snapshot: ProcessSnapshot) -> str:
     if snapshot.state in STOPPED_STATES:
         return "not attached to: the process is stopped by a signal or a debugger"
     if snapshot.state == "D":
-        return "not attached to: the process is in an uninterruptible wait; its kernel stack says which"
+        return "not attached to: the process is in an uninterruptible wait; its kernel stack shows which"
     if snapshot.state not in "RS":
         return f"not attached to: the process is in state {snapshot.state}"
     owner = processes.owner(snapshot.pid)

@@ -136,7 +136,7 @@ def bpftrace_version(command: tuple[str, ...]) -> str:
         raise ProbeError(f"probes: {command[0]} does not run ({error.strerror}); reinstall pgbed") from None
     if len(answer) != 2 or bpftrace.parse_version(answer[1]) is None:
         refusal = next((line for line in answer if line.startswith("probes:")), "")
-        raise ProbeError(refusal or f"probes: {command[0]} does not say which bpftrace it runs; reinstall pgbed")
+        raise ProbeError(refusal or f"probes: {command[0]} does not print which bpftrace it runs; reinstall pgbed")
     return visible(answer[1], 100)
 
 

@@ -231,7 +231,5 @@ def _supplied(tarball: Tarball) -> Path | None:
     candidates = (Path(folder) / tarball.name, *sorted(Path(folder).glob(f"postgresql-*_{version}.orig.tar.bz2")))
     file = next((path for path in candidates if path.is_file()), None)
     if file is not None and (actual := sha256(file)) != tarball.sha256:
-        raise UserError(
-            f"{file} refused: its sha256 is {actual}, that of the released {tarball.name} is {tarball.sha256}"
-        )
+        raise UserError(f"{file} refused: its sha256 is {actual}; the released {tarball.name} has {tarball.sha256}")
     return file

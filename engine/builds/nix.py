@@ -76,7 +76,7 @@ def fixed_path(sha256: str, name: str) -> str:
     except FileNotFoundError as error:
         raise no_nix() from error
     if done.returncode != 0:
-        raise UserError(f"{name}: Nix cannot tell its store path: {last_words(done.stderr)}")
+        raise UserError(f"{name}: Nix cannot print its store path: {last_words(done.stderr)}")
     return done.stdout.strip()
 
 

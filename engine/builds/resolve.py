@@ -216,7 +216,7 @@ def _realised(
         return _compiled_entry(label, entry, on_progress, roots)
     if entry is not label.origin:
         on_progress(
-            f"{label.name}: its source cannot be fetched here; using {entry.label}, compiled by others (BENCH_TARBALLS "
+            f"{label.name}: its source cannot be fetched here; using {entry.label}, compiled elsewhere (BENCH_TARBALLS "
             "names a folder of sources)"
         )
     digest = nix.store_hash(Path(entry.out)) if label.named else None
@@ -351,7 +351,7 @@ def _reported_version(name: str, server: Path) -> str:
         raise UserError(f"build '{name}': {server} --version ended with status {answer.code}: {answer.shown}")
     match = VERSION.search(answer.output)
     if match is None:
-        raise UserError(f"build '{name}': {server} says '{answer.shown}', not a PostgreSQL version")
+        raise UserError(f"build '{name}': {server} --version prints '{answer.shown}', not a PostgreSQL version")
     return match.group(1)
 
 

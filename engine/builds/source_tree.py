@@ -94,7 +94,7 @@ def state_of(name: str, path: Path, files: Sequence[str] = (".",)) -> tuple[str,
     if marked:
         raise UserError(
             f"build '{name}': git ignores changes of {marked[0][2:]} (assume-unchanged or "
-            f"skip-worktree), so nothing could say what was built: git -C {path} update-index --really-refresh"
+            f"skip-worktree), so that a build could not be identified: git -C {path} update-index --really-refresh"
         )
     return commit, _changes(path, files)
 

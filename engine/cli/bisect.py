@@ -69,8 +69,8 @@ def bisect(
     """Find the commit between two revisions of PostgreSQL that made a step slower.
 
     Each commit is built and measured together with both ends; a later measurement can move the search back. Commits
-    that do not build, or whose cells fail, are skipped. Other options are those of `bench run`. The same command
-    continues a search that has ended early.
+    that do not build, or whose cells fail, are skipped. It takes the other options of `bench run` as well. The same
+    command continues a search that has ended early.
 
     \b
     Exit codes:

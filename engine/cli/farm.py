@@ -48,7 +48,7 @@ def farm(plan: Path, blocks: int, again: bool, to: Path, builders: str | None, a
     """Measure a plan in blocks on Nix's remote builders; `bench compare result-*` pools them.
 
     A block is a run of all the plan's subjects on one machine, so that no pair spans two. Builders that offer the
-    feature `benchmark` take them; give each 1 job at a time. A builder tells which machine it is by the file
+    feature `benchmark` take them; give each 1 job at a time. A builder's machine is identified by the file
     /etc/pgbed-machine, else /etc/machine-id, that its sandbox shows (extra-sandbox-paths in its nix.conf), else by the
     id of its boot. An earlier measurement is in the Nix store and not measured again without --again.
     """

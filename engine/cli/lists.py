@@ -222,7 +222,7 @@ def _add(name: str, text: str, listing: Callable[[], ListedRows]) -> None:
 @click.option("--newest", is_flag=True, help="Ask postgresql.org for the newest minor of each supported major.")
 @JSON
 def list_builds(newest: bool, as_json: bool) -> None:
-    """List the builds that --pg can name, including those of ~/.config/pgbed/builds.toml."""
+    """List the builds for --pg, including your own of ~/.config/pgbed/builds.toml."""
     show(builds(ask=newest), as_json)
 
 

@@ -115,7 +115,7 @@ OUT = option(
     brief="Folder that holds the runs.",
     callback=lambda _, __, out: _out(out or default_out()),
     help="Folder that holds the runs "
-    "[default: $PGBED_OUT, else /var/tmp/pgbed for root, ~/.local/state/pgbed for others].",
+    "[default: $PGBED_OUT, else /var/tmp/pgbed for root, ~/.local/state/pgbed for other users].",
 )
 PLAIN = option(
     "--plain",

@@ -22,7 +22,7 @@ def report(runs: tuple[str, ...], out: Path, to: Path | None, base: str | None) 
     """Write a comparison as one file: the answer, every step with charts and tables, and the origin of the figures.
 
     RUN is a run's name or folder [default: the newest]. Several runs are compared as one. The page needs no other
-    files and can be mailed; its figures are those of bench compare.
+    files and can be mailed; it has the figures of bench compare.
     """
     from engine.report import document  # reads results, which loads more than the other commands need
 

@@ -59,7 +59,7 @@ class RunCommand(GroupedCommand):
         )  # fmt: skip
         named = Grouped(
             ["-O", "named"], multiple=True, metavar="NAME=VALUE", group=WORKLOAD,
-            help="An option of the workload by its name; those of each workload are listed below.",
+            help="An option of the workload by its name; the options of each workload are listed below.",
             brief="Another option of the workload (--help-all).", shell_complete=completion.rare_options,
         )  # fmt: skip
         self.params = [
@@ -219,7 +219,7 @@ def run(
     as_json: bool,
     **values: Any,
 ) -> None:
-    """Build the servers, run the workload on each, and say which is slower."""
+    """Build the servers, run the workload on each, and print which is slower."""
     folder = own_folder(out)
     plan_file: Path | None = values["plan"]
     if plan_file is not None and planfile.is_manifest(plan_file):

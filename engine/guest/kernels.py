@@ -139,7 +139,7 @@ def read(label: str, place: Path, provenance: Provenance) -> Kernel:
     if folder is None:
         near = (image.parent, image.parent.parent)
         others = sorted(path.name for parent in near for path in parent.glob("lib/modules/*"))
-        alternatives = f"only those of {', '.join(map(visible, others))}" if others else "none"
+        alternatives = f"only a folder for {', '.join(map(visible, others))}" if others else "none"
         raise UserError(f"{where}: lib/modules/{release} must be next to the image, and there is {alternatives}")
     config = next((path for path in _configs(folder, image, release) if path.is_file()), None)
     text = config.read_bytes() if config else b""

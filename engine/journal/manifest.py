@@ -78,7 +78,7 @@ def manifest_of(record: dict[str, Any], run: Path) -> Manifest:
     except ValueError as error:
         raise UserError(f"{path}: route: {error}") from None
     if any(build.external != (manifest.external is not None) for build in manifest.builds):
-        raise UserError(f"{path}: builds: external servers cannot be mixed with others")
+        raise UserError(f"{path}: builds: external servers cannot be mixed with builds")
     if manifest.external is not None and manifest.design.sliced:
         raise UserError(f"{path}: external servers cannot be interleaved in slices")
     labels = {build.label for build in manifest.builds}

@@ -241,7 +241,7 @@ def _vacuum(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares)
 
 def _steal(evidence: Evidence, seconds: Sequence[RoleEvidence], shares: Shares) -> list[CauseScore]:
     steal = _mean([second.steal for second in _overlapping(evidence.host, evidence)])
-    return [_cause("steal", steal, f"the hypervisor gave {steal:.0%} of the machine's CPU time to others")]
+    return [_cause("steal", steal, f"the hypervisor gave {steal:.0%} of the machine's CPU time to other guests")]
 
 
 Judge = Callable[[Evidence, Sequence[RoleEvidence], Shares], list[CauseScore]]

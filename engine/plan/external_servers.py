@@ -47,7 +47,7 @@ def check(request: Request) -> None:
         ("--set", bool(request.overrides), "it is compared with the settings that it has"),
         ("--set-each", request.set_each is not None, "it is compared with the settings that it has"),
         ("--keep", request.keep, "each cell's database is dropped"),
-        ("--tcp", request.route.tcp, "the connection string says how clients reach it"),
+        ("--tcp", request.route.tcp, "the connection string decides how clients reach it"),
         ("--client-host", request.route.client_host is not None, "run bench on that host"),
         ("--kernel", request.in_guests, "its kernel is the one that it runs under"),
         ("--probes", request.probes not in ((), ("none",)), "probes see only servers of this machine, of pgbed's own"),

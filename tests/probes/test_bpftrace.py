@@ -31,7 +31,7 @@ def test_a_program_that_is_not_there_or_not_bpftrace_is_one_line(tmp_path: Path)
     program = tmp_path / "other"
     program.write_text("#!/bin/sh\necho another program\n")
     program.chmod(0o755)
-    with pytest.raises(ProbeError, match="does not say its version"):
+    with pytest.raises(ProbeError, match="prints no version"):
         bpftrace.version(program)
 
 

@@ -69,7 +69,7 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              lambda value: replace(plan, until_known=value, repeats=None, minutes=None)),
         Item("minutes", text=f"{plan.minutes:g}" if plan.minutes else "-", mark="" if plan.minutes else "dim",
              detail="minutes: time for the whole run; in slices without repeats, decided steps leave theirs to "
-                    "others; empty: no limit",
+                    "undecided ones; empty: no limit",
              question=Question("time for the whole run, in minutes", f"{plan.minutes:g}" if plan.minutes else "",
                                lambda text: replace(
                                    plan, minutes=_given("minutes", fields["minutes"], text), until_known=False),

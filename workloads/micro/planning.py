@@ -51,6 +51,6 @@ def plan(session: Session, page: Page, plans: int) -> None:
         lines = (answer.get_value(row, 0) or b"" for row in range(answer.ntuples))
         planned = next((match for line in lines if (match := PLANNED.search(line))), None)
         if planned is None:
-            raise HyperfineFailed("EXPLAIN (SUMMARY) says no planning time")
+            raise HyperfineFailed("EXPLAIN (SUMMARY) has no planning time")
         ended_ns = clock()
         record(ended_ns - round(float(planned[1]) * 1e6), ended_ns, 1, 0)

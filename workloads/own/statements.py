@@ -114,7 +114,7 @@ def _statement(command: Command, where: str) -> Statement:
     place = f"{place}: {name}"
     writes, weight = entries.get("writes", ""), entries.get("weight", "1")
     if writes not in ("", "rollback", "clone"):
-        raise ValueError(f"{place}: writes: {writes}: say rollback or clone")
+        raise ValueError(f"{place}: writes: {writes}: give rollback or clone")
     if not re.fullmatch("[1-9][0-9]{0,5}", weight):
         raise ValueError(f"{place}: weight: {weight}: give a whole number from 1 to 999999")
     sql, parameters = numbered(command, place)
@@ -140,9 +140,9 @@ def unsuitable(command: Command, writes: str = "rollback") -> str:
         return f"{first.upper() or 'it'} cannot be prepared: only queries, INSERT, UPDATE, DELETE and MERGE can"
     writing = WRITING.intersection(words[:1] if first in WRITING else words if first == "with" else ())
     if not writes and LOCKING.search(" ".join(words)):
-        return "it locks rows, which is a write: say `-- writes: rollback` or `-- writes: clone`"
+        return "it locks rows, which is a write: add `-- writes: rollback` or `-- writes: clone`"
     if writing and not writes:
-        return "it writes: say `-- writes: rollback` or `-- writes: clone`"
+        return "it writes: add `-- writes: rollback` or `-- writes: clone`"
     return ""
 
 

@@ -295,7 +295,7 @@ def _busy(cells: Sequence[CellResult]) -> Iterable[CheckResult]:
     shares = [number(record, "state", "busy_share") for cell in cells for record in cell.environments]
     known = [share for share in shares if share is not None]
     if known:
-        yield "others' load", max(known) <= BUSY_LIMIT, f"at most {max(known):.0%} of the CPUs"
+        yield "other load", max(known) <= BUSY_LIMIT, f"at most {max(known):.0%} of the CPUs"
 
 
 def _probes(pairs: Sequence[Pair], subject: Subject) -> Iterable[CheckResult]:

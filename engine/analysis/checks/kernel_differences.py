@@ -21,7 +21,7 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
         reasons_of["host against a guest: virtualisation would be compared; run the host's own image in a guest"] = None
     machines = {run.manifest.boot.guest for run in runs_of if run.manifest.boot.guest is not None}
     if any(guests) and any(machine.emulated for machine in machines):
-        reasons_of["emulated guests (no KVM): their times say nothing of a machine"] = None
+        reasons_of["emulated guests (no KVM): their times are not the times of a machine"] = None
     if all(guests) and len(machines) > 1:
         reasons_of["the guests of the runs are not alike"] = None
     both = [*_kernels(runs_of, base), *_kernels(runs_of, subject)]

@@ -91,7 +91,7 @@ def _sides(cells: ComparedCells, step: str, subject: Subject) -> _Sides:
     kept = [pair for pair, reason in zip(everything, why, strict=True) if not reason]
     if kept:
         kept, unlike = slice_verdicts.alike(kept, step)
-        left += [f"{_named(cells, pair)}: it was not interleaved as others were" for pair in unlike]
+        left += [f"{_named(cells, pair)}: it was not interleaved like the other pairs" for pair in unlike]
     reasons = _common_reasons(cells, step, subject, kept or everything)
     reasons += [reason for pair in kept or everything for reason in slice_verdicts.reasons(pair, step)]
     if not everything:

@@ -125,7 +125,7 @@ def reasons(pair: Pair, step: str) -> list[str]:
         )
     if imbalance > MOST_IMBALANCE:
         texts.append(
-            f"in {imbalance:.0%} of a server's slices some clients waited for others ({_tolerated(MOST_IMBALANCE)})"
+            f"in {imbalance:.0%} of a server's slices some clients waited for the rest ({_tolerated(MOST_IMBALANCE)})"
         )
     return [f"pair {pair[0].cell.repeat}: {reason}" for reason in texts]
 

@@ -77,7 +77,7 @@ def believed(roles: Mapping[str, Mapping[str, EventCount]]) -> tuple[dict[str, d
     notes = []
     if withheld:
         names = ", ".join(event.name for event in EVENTS if event.name in withheld)
-        notes.append(f"{names}: withheld, counted in less than half of the time, for others use the counters, too")
+        notes.append(f"{names}: withheld, counted in less than half of the time, as other programs use the counters")
     if (least := min(shares, default=1.0)) < WHOLE_SHARE:
         notes.append(f"counts are extrapolated: counters took turns, the least was counted in {least:.0%} of the time")
     return kept, notes

@@ -202,7 +202,7 @@ def test_a_missing_source_is_replaced_by_its_prebuilt(servers: Path) -> None:
     assert build.label == "17.0-prebuilt-builtin"
     assert build.provenance == "prebuilt"
     assert said == [
-        "17.0-builtin: its source cannot be fetched here; using 17.0-prebuilt-builtin, compiled by others "
+        "17.0-builtin: its source cannot be fetched here; using 17.0-prebuilt-builtin, compiled elsewhere "
         "(BENCH_TARBALLS names a folder of sources)"
     ]
 
@@ -297,13 +297,13 @@ def test_local_name_must_not_be_another_builds_label(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        ("echo hello", r"says 'hello', not a PostgreSQL version"),
+        ("echo hello", r"prints 'hello', not a PostgreSQL version"),
         ("echo 'postgres (PostgreSQL) banana'", "not a PostgreSQL version"),
         ("printf '\\377\\376\\033[2J'", "not a PostgreSQL version"),
         ("echo 'postgres (PostgreSQL) 16.3'; exit 3", "ended with status 3"),
         ("cat /dev/zero", "produces endless output"),
         ("exec yes", "produces endless output"),
-        ("exit 0", "says 'nothing'"),
+        ("exit 0", "prints 'nothing'"),
     ],
 )
 def test_local_program_that_is_no_postgres_is_one_line(prefix: Path, script: str, message: str) -> None:
@@ -341,7 +341,9 @@ def environ_of(process: Path) -> bytes:
 def test_supplied_tarball_with_another_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_TARBALLS", str(tmp_path))
     (tmp_path / "postgresql-17beta1.tar.bz2").write_bytes(b"something else")
-    with pytest.raises(UserError, match=r"postgresql-17beta1\.tar\.bz2 refused: its sha256 is [0-9a-f]{64}, that of"):
+    with pytest.raises(
+        UserError, match=r"postgresql-17beta1\.tar\.bz2 refused: its sha256 is [0-9a-f]{64}; the released "
+    ):
         one("17beta1")
 
 

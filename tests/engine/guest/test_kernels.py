@@ -71,7 +71,9 @@ def test_what_cannot_be_a_guests_kernel_is_refused_in_one_line(folder: Path) -> 
     (modules / "modules.builtin").write_text("")
     refused(f"cannot run in a guest: it lacks {', '.join(REQUIRED[1::2])}")
     modules.rename(modules.with_name("6.1.0-50-amd64"))
-    refused(rf"lib/modules/{re.escape(RELEASE)} must be next to the image, and there is only those of 6.1.0-50-amd64")
+    refused(
+        rf"lib/modules/{re.escape(RELEASE)} must be next to the image, and there is only a folder for 6.1.0-50-amd64"
+    )
     (folder / "bzImage").write_bytes(b"\x7fELF" + bytes(0x4000))
     refused("bzImage is not a bootable x86 kernel image")
     (folder / "bzImage").unlink()

@@ -33,7 +33,7 @@ def test_enter_opens_every_cell_with_stalls_and_checks(recording: Path) -> None:
             seen += text_of(pilot)
         for wanted in ("process 5879 of the insert backend is stopped", "hung: insert backend stopped by a signal",
                        "do_signal_stop < get_signal", "16.3-prebuilt: PostgreSQL 16.3, prebuilt",
-                       "ok kernel: 6.18.44", "? others' load: at most 50% of the CPUs", "ok work: equal"):  # fmt: skip
+                       "ok kernel: 6.18.44", "? other load: at most 50% of the CPUs", "ok work: equal"):  # fmt: skip
             assert wanted in seen
         await pilot.press("pageup", "pageup", "pageup", "pageup", "up")
         assert "14.10-prebuilt repeat 1, cell 001" in text_of(pilot)

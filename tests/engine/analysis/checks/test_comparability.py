@@ -29,7 +29,7 @@ def test_an_even_run_is_alike_in_all_that_is_looked_at(tmp_path: Path) -> None:
         "machine": "unchanged in 3 pairs",
         "CPU speed": "100 us of work",
         "CPU clock": "3400 MHz",
-        "others' load": "at most 1% of the CPUs",
+        "other load": "at most 1% of the CPUs",
         "probes": "none",
         "work": "equal in all pairs",
     }

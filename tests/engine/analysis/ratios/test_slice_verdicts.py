@@ -73,7 +73,7 @@ def test_unsliced_pairs_are_left_out_beside_sliced_ones(tmp_path: Path) -> None:
         ratio = comparison.ratio("17.0", STEP, metric)
         assert ratio is not None and ratio.pairs == 3 and not ratio.reasons
         assert ratio.left_out == tuple(
-            f"left out: pair {number}: it was not interleaved as others were" for number in (2, 3)
+            f"left out: pair {number}: it was not interleaved like the other pairs" for number in (2, 3)
         )
     rate = comparison.ratio("17.0", STEP, "rate_per_s")
     assert rate is not None and rate.ratio == pytest.approx(0.9, abs=0.005) and rate.verdict == "slower"
