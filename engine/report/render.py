@@ -246,7 +246,7 @@ def _few_pairs(comparison: Comparison) -> list[str]:
     if comparison.pairs == 1:
         return ["one pair: ratios only, no verdict can be given; at least 3 pairs are needed: leave out --repeats"]
     if comparison.pairs == 2:
-        return ["two pairs: no verdict can be given yet; 3 are needed, better 4 or 6"]
+        return ["two pairs: no verdict can be given yet; 3 are needed"]
     return []
 
 
