@@ -97,6 +97,8 @@ FIGURES = (
           r"\brunq us\b|\brunq ?%|\brun[ -]queue\b|\brunq\b"),
     Entry("wait", "what the backend waited for when sampled (pg_stat_activity); ClientRead: its client",
           r"\bwait +p50|\bwait[- ]event|\bClientRead\b"),
+    Entry("! ?", "before a line of the log: a stall, and what else can disturb a step, such as a wait for a lock",
+          r"(?m)^ \d\d:\d\d:\d\d [!?] "),
     Entry("x10", "in place of a pid: the number of connections, or of processes of the server", r" x\d+ "),
     Entry("unseen", "share of the server's CPU time used by processes that ended before they were sampled",
           r"\bunseen\b"),
