@@ -349,6 +349,7 @@ def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], 
         def ended() -> bool:
             """Await more than the cell's failure: the next one has begun by then, and would find no room either."""
             with hog.open("ab", buffering=0) as file, suppress(OSError):  # again what a checkpoint has set free
+                os.posix_fallocate(file.fileno(), 0, 1 << 30)
                 while running():
                     file.write(bytes(64 << 20))  # faster than the step ends
             return not running()
@@ -379,9 +380,10 @@ def test_a_disk_that_stays_full_ends_the_run_with_its_name(new_folder: Callable[
         bench_run_is_up(bench)
         bench.await_step("l.i1")
         with (out / "hog").open("ab", buffering=0) as hog:
+            os.posix_fallocate(hog.fileno(), 0, 500 << 20)
             while process.poll() is None:  # whatever the end of a cell sets free is taken, too
                 with suppress(OSError):
-                    hog.write(bytes(4096))
+                    hog.write(bytes(1 << 20))
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 2 and "Traceback" not in errors
         assert f"the disk mounted at {out} (tmpfs) is full" in errors and f"bench resume {bench.run}" in errors
