@@ -60,7 +60,7 @@ def check(settings: Settings) -> None:
     """Raise UserError for a file that this machine does not have, or that this user may not write."""
     for name, (file, _) in settings.items():
         try:
-            file.open("r+").close()
+            os.close(os.open(file, os.O_RDWR))  # in debugfs, a stream to read and write cannot be opened
         except FileNotFoundError:
             mounted = not file.is_relative_to(DEBUGFS) or any(DEBUGFS.iterdir())
             why = f"this machine has no {file}" if mounted else f"mount -t debugfs debugfs {DEBUGFS} provides {file}"
