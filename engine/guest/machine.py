@@ -126,7 +126,7 @@ def blank_disk(tools: Tools, folder: Path, size_mb: int) -> Iterator[int]:
     if done.returncode != 0:
         image.unlink()
         raise UserError(f"{image}: cannot be formatted: {' '.join(done.stderr.split())[:300]}")
-    unprivileged().own(image)
+    unprivileged().chown(image)
     descriptor = os.open(image, os.O_RDWR)
     try:
         image.unlink()

@@ -52,7 +52,7 @@ def recorded(
             record = load.workload.survey(record, str(folder))
             account = unprivileged()
             for place in (folder, *folder.iterdir()) if folder.is_dir() else ():
-                account.own(place)
+                account.chown(place)
         load.workload.check(record)
     except ValueError as error:
         raise planfile.refused(error) from None

@@ -343,8 +343,8 @@ def _unknown_to(
     with tempfile.TemporaryDirectory(prefix="pgbed-", dir="/tmp") as folder:
         conf = Path(folder, "postgresql.conf")
         conf.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings), encoding="utf-8")
-        account.own(conf)  # before the folder, whose owner could replace it
-        account.own(Path(folder))
+        account.chown(conf)  # before the folder, whose owner could replace it
+        account.chown(Path(folder))
         answer = subprocesses.ask((str(postgres), "-D", folder, "-C", "port"), account)
     if answer.code == 0:
         return ()

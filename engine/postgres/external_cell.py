@@ -207,7 +207,7 @@ class ExternalCell:
             link = self.cell_dir / "socket"  # by it `kill_leftover` finds the folder after a crash
             link.unlink(missing_ok=True)
             link.symlink_to(self._folder)
-            self.account.own(self._folder)
+            self.account.chown(self._folder)
         except OSError as error:
             raise UserError(f"no folder for clients can be made: {error.strerror}; see PGBED_SOCKETS") from None
         parts: dict[str, Any] = {**conninfo_to_dict(self.conninfo)}

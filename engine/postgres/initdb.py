@@ -41,7 +41,7 @@ def make_folders(folders: Sequence[Path], account: Account) -> None:
             if folder.is_symlink():
                 raise ServerError(f"{folder} is a symlink, which is not followed; remove it")
             folder.mkdir(mode=0o700, exist_ok=True)
-            account.own(folder)
+            account.chown(folder)
         except OSError as error:
             raise ServerError(f"{folder} cannot be made: {error.strerror}") from None
 

@@ -62,7 +62,7 @@ class Network:
         path = folder / PASSFILE
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(self.pass_line(database, user))
-        account.own(path)
+        account.chown(path)
         return path
 
     def set_password(self, connection: psycopg.Connection[Any], user: str) -> dict[str, Any]:

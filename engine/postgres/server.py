@@ -179,7 +179,7 @@ class Server:
         """The kit with which a step makes clusters of its own, in a folder removed with this server's."""
         try:
             self.clusters.mkdir(mode=0o700, exist_ok=True)
-            self.account.own(self.clusters)
+            self.account.chown(self.clusters)
         except OSError as error:
             raise ServerError(f"{self.clusters} cannot be made: {error.strerror}") from None
         return Kit(
@@ -338,7 +338,7 @@ class Server:
             link = self.cell_dir / "socket"  # by it `kill_leftover` finds the folder after a crash
             link.unlink(missing_ok=True)
             link.symlink_to(self.socket_dir)
-            self.account.own(self.socket_dir)
+            self.account.chown(self.socket_dir)
         except OSError as error:
             raise ServerError(f"no socket folder can be made in {self._sockets}: {error.strerror}") from None
 

@@ -33,5 +33,5 @@ class SliceRecord:
     def _counted(self, slice: Slice) -> Slice | None:
         if slice.turn < 0:
             return slice
-        before, after = slice_times.told(self._page, slice.turn - 1), slice_times.told(self._page, slice.turn)
+        before, after = slice_times.reported(self._page, slice.turn - 1), slice_times.reported(self._page, slice.turn)
         return None if before is None or after is None else slice._replace(ops=after - before, cpu_ops=after - before)

@@ -36,7 +36,7 @@ class Account:
         """Keyword arguments of `subprocess.Popen` that make the child this user, without supplementary groups."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
 
-    def own(self, path: Path) -> None:
+    def chown(self, path: Path) -> None:
         if self.switch:
             os.lchown(path, self.uid, self.gid)
 

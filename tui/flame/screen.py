@@ -346,7 +346,7 @@ class FlameScreen(BenchScreen):
             )
             for boxes in self._rows[self._top : self._top + height]
         ]
-        lines = text.told(graph, self._chosen, self._root, self._side, self.glyphs)
+        lines = text.details(graph, self._chosen, self._root, self._side, self.glyphs)
         below = len(self._rows) - self._top - height
         if below > 0:
             lines[-1] = (*lines[-1], (f"  {below} rows further down", "dim"))

@@ -75,7 +75,7 @@ def row(
     return joined(spans)
 
 
-def told(graph: FlameGraph, frame: CallFrame, root: CallFrame, side: Side, glyphs: Glyphs) -> list[Line]:
+def details(graph: FlameGraph, frame: CallFrame, root: CallFrame, side: Side, glyphs: Glyphs) -> list[Line]:
     """Describe the chosen frame: its whole name, its share, its own share, and its change."""
     total = root.samples(side) or 1.0
     head = line((f" {frame.name}", "strong"), f"  {frame.samples(side) / total:.1%}")

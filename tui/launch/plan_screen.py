@@ -333,7 +333,7 @@ class PlanScreen(BenchScreen):
 
     def action_add(self) -> None:
         def build(typed: str) -> None:
-            self._take(lambda: with_build(self.plan, ready_plans.own(typed), self.offer.labels))
+            self._take(lambda: with_build(self.plan, ready_plans.own_build(typed), self.offer.labels))
 
         def config(typed: str) -> None:
             names = tuple(str(row["name"]) for row in self.offer.configs)

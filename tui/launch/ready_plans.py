@@ -35,7 +35,7 @@ class Ready:
         """The name with its time: `quick look: 10 minutes`."""
         return f"{self.name}: {self.time}" if self.time else self.name
 
-    def made(self, plan: Request) -> Request:
+    def plan_from(self, plan: Request) -> Request:
         """Apply this plan to the builds, configs and kernels of another one."""
         kept = ("builds", "base", "configs", "set_each", "kernels", "overrides", "allow_concurrent")
         return replace(request_of(self.entries), **{name: getattr(plan, name) for name in kept})
@@ -84,7 +84,7 @@ def _here(row: Row) -> bool:
 def items(plan: Request, offer: Choices) -> Iterator[Item]:
     """The ready plans; the one that equals the plan is marked."""
     for ready in plans(offer):
-        chosen = bool(plan.builds) and ready.made(plan) == plan
+        chosen = bool(plan.builds) and ready.plan_from(plan) == plan
         yield Item(
             ready.title,
             "[x]" if chosen else "[ ]",
@@ -96,16 +96,16 @@ def items(plan: Request, offer: Choices) -> Iterator[Item]:
 
 
 def _toggle(ready: Ready, plan: Request, offer: Choices) -> Any:
-    return lambda: replace(ready.made(plan), builds=plan.builds or newest(offer, 2))
+    return lambda: replace(ready.plan_from(plan), builds=plan.builds or newest(offer, 2))
 
 
 def _question(ready: Ready, plan: Request, offer: Choices) -> Question:
     known = next((build for build in plan.builds if "=" in build), "")
 
     def take(typed: str) -> Request:
-        build = own(typed)
+        build = own_build(typed)
         base = tuple(name for name in plan.builds if "=" not in name)[:1] or newest(offer, 1)
-        return with_build(replace(ready.made(plan), builds=base, base=None), build, offer.labels)
+        return with_build(replace(ready.plan_from(plan), builds=base, base=None), build, offer.labels)
 
     return Question("the patched build: NAME=/path of an install or of a source tree", known, take, check=named)
 
@@ -120,7 +120,7 @@ def named(typed: str) -> str:
     return typed
 
 
-def own(typed: str) -> str:
+def own_build(typed: str) -> str:
     """Parse a build of the user's own. Raises UserError if it is invalid or contains a password."""
     refuse_password(named(typed))
     return typed

@@ -154,7 +154,7 @@ def over_time(moment: Moment, cells: int, rows: int, glyphs: Glyphs) -> list[Lin
         return []
     field = _field(sums)
     # The whole step; while its end is unknown, an estimated length.
-    step_axis = axes.whole(moment.place.step, moment.end_ns)
+    step_axis = axes.of_step(moment.place.step, moment.end_ns)
     axis = (int(step_axis.start), int(step_axis.end))
     columns = series.columns(field, axis, cells, moment.at_ns)
     peak = max((column.peak for column in columns if column is not None), default=0.0)

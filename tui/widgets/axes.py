@@ -21,7 +21,7 @@ EARLY_S = 2.0  # the speed over a shorter time predicts nothing
 GROWTH = 1.5  # factor between estimates of the length: estimates at every tick would make the axis jitter
 
 
-def whole(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
+def of_step(step: StepRow, at_ns: int, expected_s: float = 0.0) -> Axis:
     """Axis of the whole step: of its planned or estimated length until it has ended."""
     start = step.started_ns
     at = min(at_ns, step.ended_ns or at_ns)
@@ -47,7 +47,7 @@ def of(view: ViewState) -> Axis:
     assert view.step is not None
     if view.interleaved is not None:
         return active(view.interleaved, _expected_s(view))
-    return whole(view.step, view.at_ns, _expected_s(view))
+    return of_step(view.step, view.at_ns, _expected_s(view))
 
 
 def _expected_s(view: ViewState) -> float:

@@ -74,7 +74,7 @@ def tell(page: Page, number: int, done: int) -> None:
     page.words[place + _Place.TOLD] = number + 1
 
 
-def told(page: Page, number: int) -> int | None:
+def reported(page: Page, number: int) -> int | None:
     """Statements done by the end of a slice; None while unknown, or if no longer kept."""
     if number < 0:
         return 0

@@ -162,7 +162,7 @@ ENTRIES = {name: kind for kind in KINDS for name in kind.entries}
 ENTRY = re.compile(rf"\d+; \d+ \d+ ({'|'.join(sorted(ENTRIES, key=len, reverse=True))}) ")
 
 
-def told(counts: Mapping[str, int]) -> str:
+def summary(counts: Mapping[str, int]) -> str:
     """ "3 comments, 1 event trigger"; "" if nothing was left out."""
     many = {kind.one: kind.many for kind in (*KINDS, CLEANED)}
     return ", ".join(f"{count:,} {name if count == 1 else many.get(name, name)}" for name, count in counts.items())

@@ -16,7 +16,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 
 from workloads.own.sql import SqlSyntax, commands
-from workloads.own.statements import MOST_CHARS, Statement, made, numbered, read_file, rules_of, unsuitable
+from workloads.own.statements import MOST_CHARS, Statement, bind, numbered, read_file, rules_of, unsuitable
 
 CONNECT_S = 5
 QUERY_ID = re.compile(r"-?[0-9]{1,20}", re.A)
@@ -106,7 +106,7 @@ def _statement(
         raise ValueError("no values for its parameters: give rules with --params")
     writing = bool(unsuitable(parts[0], ""))
     return Statement(
-        name=name, sql=sql, parameters=parameters, rules=made(chosen.values(), parameters, name),
+        name=name, sql=sql, parameters=parameters, rules=bind(chosen.values(), parameters, name),
         writes="rollback" if writing else "",
     )  # fmt: skip
 

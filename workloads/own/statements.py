@@ -124,7 +124,7 @@ def _statement(command: Command, where: str) -> Statement:
         name=name,
         sql=sql,
         parameters=parameters,
-        rules=made(rules, parameters, place),
+        rules=bind(rules, parameters, place),
         writes=writes,  # type: ignore[arg-type]
         weight=int(weight),
     )
@@ -174,7 +174,7 @@ def numbered(command: Command, place: str) -> tuple[str, tuple[str, ...]]:
     return "".join(parts).strip(), tuple(names)
 
 
-def made(rules: Iterable[tuple[Sequence[str], str, str]], parameters: Sequence[str], place: str) -> tuple[Rule, ...]:
+def bind(rules: Iterable[tuple[Sequence[str], str, str]], parameters: Sequence[str], place: str) -> tuple[Rule, ...]:
     """The rules of a statement's parameters. Raises ValueError for a parameter with none, or with two."""
     parsed_rules: list[Rule] = []
     ruled: set[str] = set()

@@ -13,7 +13,7 @@ import msgspec
 
 from workloads.own.data import Data, check_readable, reported_by
 from workloads.own.dump_statements import CHUNK, DumpStatement, LineNumbers, NoEnd, Source, line_of, mapped, statements
-from workloads.own.left_out import TRUST, Sorting, entry_left_out, names_after, superuser, told, unquoted
+from workloads.own.left_out import TRUST, Sorting, entry_left_out, names_after, summary, superuser, unquoted
 
 HEADING = b"-- PostgreSQL database dump"
 TRAILER = HEADING + b" complete"
@@ -158,7 +158,7 @@ class Survey:
 
 def left_out(data: Data) -> str:
     """The line on parts that no server is given, or ""."""
-    return f"left out of {data.name}: {text}" if (text := told(data.left_out)) else ""
+    return f"left out of {data.name}: {text}" if (text := summary(data.left_out)) else ""
 
 
 def _matters(statement: DumpStatement) -> bool:

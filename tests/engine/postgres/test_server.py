@@ -369,7 +369,7 @@ def test_a_symlink_as_cluster_or_socket_folder_is_refused(build: Builds, cell_di
     for name in ("data", "socket"):
         target = cell_dir / f"pgbed-{name}"
         target.mkdir()
-        unprivileged().own(target)
+        unprivileged().chown(target)
         (target / "precious").write_text("")
         (target / ".s.PGSQL.5432").write_text("")
         (target / ".s.PGSQL.5432.lock").write_text("1\n/somewhere/else\n")

@@ -50,7 +50,7 @@ class Standby(Server):
         super()._configure()
         waiting = self.data_dir / "standby.signal"
         waiting.touch()
-        self.account.own(waiting)
+        self.account.chown(waiting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def test_what_chance_explains_has_no_mark_and_comes_last() -> None:
     rows = tree.layout(root, 60, "other")
     (line,) = texts([text.row(rows[2], 60, 200, root, (), ASCII, differential=True)])
     assert "|big" in line and "|vsmall" in line
-    said = " ".join(texts(text.told(shown, root.children["main"].children["big"], root, "other", ASCII)))
+    said = " ".join(texts(text.details(shown, root.children["main"].children["big"], root, "other", ASCII)))
     assert "+30%, no more than chance" in said and "v+30" not in said
     assert "than chance explains" in " ".join(texts(text.compared(shown, root, "other", 80, ASCII)))
 
@@ -130,7 +130,7 @@ def test_signs_and_marks_tell_more_from_less_without_colour() -> None:
 def test_a_frame_is_told_in_words() -> None:
     shown = graph(TWO, SURE)
     root = tree.tree(shown)
-    said = " ".join(texts(text.told(shown, root.children["main"].children["exec"], root, "other", ASCII)))
+    said = " ".join(texts(text.details(shown, root.children["main"].children["exec"], root, "other", ASCII)))
     assert "exec  100.0%" in said and "base 67%, other 100%: v+33%" in said and "itself 0.00%" in said
     alone = graph(TWO, differential=False)
-    assert "of 100 samples" in " ".join(texts(text.told(alone, root, tree.tree(alone), "base", ASCII)))
+    assert "of 100 samples" in " ".join(texts(text.details(alone, root, tree.tree(alone), "base", ASCII)))

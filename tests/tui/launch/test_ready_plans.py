@@ -70,7 +70,7 @@ def test_a_major_without_a_release_is_offered_by_its_candidate() -> None:
 
 def test_each_ready_plan_is_one_that_can_be_run() -> None:
     for ready in ready_plans.plans(OFFER):
-        plan = ready.made(Request(builds=("16.3", "17.0"), configs=("cx5",), allow_concurrent=True))
+        plan = ready.plan_from(Request(builds=("16.3", "17.0"), configs=("cx5",), allow_concurrent=True))
         assert planfile.request(plan.entries()) == plan == request_of(plan.entries())
         assert (plan.builds, plan.configs, plan.allow_concurrent) == (("16.3", "17.0"), ("cx5",), True)
         chosen = [item.name for item in ready_plans.items(plan, OFFER) if item.box == "[x]"]
@@ -141,5 +141,5 @@ def test_times_and_amounts_are_typed_as_people_write_them(tmp_path: Path) -> Non
 
 def test_no_plan_is_changed_by_choosing_one_twice() -> None:
     """A ready plan differs from a new one in its own settings only."""
-    quick = ready_plans.plans(OFFER)[0].made(Request(repeats=9, options={"rows": 5000}))
+    quick = ready_plans.plans(OFFER)[0].plan_from(Request(repeats=9, options={"rows": 5000}))
     assert quick == replace(Request(), minutes=10.0)

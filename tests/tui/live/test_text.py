@@ -130,7 +130,7 @@ def test_a_window_is_never_wider_than_the_step(tmp_path: Path) -> None:
     start = step.started_ns
     for length_s, places, said in ((40, [0], "0-45s"), (200, [2, 0], "0-5m00s"), (2000, [1, 2, 0], "0-45m00s")):
         at_ns = start + length_s * SECOND_NS
-        axis = axes.whole(step, at_ns)
+        axis = axes.of_step(step, at_ns)
         window = 0
         for place in places:
             window = axes.narrower(axis, window)

@@ -13,14 +13,14 @@ from workloads.client.slice_times import SliceTime
 def test_a_turn_has_counts_once_they_are_reported(page: Page) -> None:
     page.set_error(1, "x" * ERROR_BYTES)
     page.set_word(1, Word.STATEMENTS, 7)
-    assert slice_times.begun(page) == 0 and slice_times.told(page, -1) == 0
+    assert slice_times.begun(page) == 0 and slice_times.reported(page, -1) == 0
     assert slice_times.begin(page, 1000) == 0
-    assert slice_times.slice_time(page, 0) == SliceTime(1000, 0) and slice_times.told(page, 0) is None
+    assert slice_times.slice_time(page, 0) == SliceTime(1000, 0) and slice_times.reported(page, 0) is None
     slice_times.end(page, 1500)
     assert slice_times.begin(page, 2000) == 1
     assert [slice_times.slice_time(page, number) for number in (0, 1)] == [SliceTime(1000, 1500), SliceTime(2000, 0)]
     slice_times.tell(page, 0, 0)  # nothing was done in it, which is known
-    assert slice_times.told(page, 0) == 0 and slice_times.told(page, 1) is None
+    assert slice_times.reported(page, 0) == 0 and slice_times.reported(page, 1) is None
     assert page.words[Control.TURNS] == 2 and page.word(1, Word.STATEMENTS) == 7
 
 
@@ -30,10 +30,10 @@ def test_expired_turns_are_not_confused_with_newer_ones(page: Page) -> None:
         slice_times.end(page, number + 1)
         if number < KEPT_TURNS:
             slice_times.tell(page, number, 10 * number)
-    assert slice_times.told(page, KEPT_TURNS) is None and slice_times.told(page, 0) == 0
+    assert slice_times.reported(page, KEPT_TURNS) is None and slice_times.reported(page, 0) == 0
     slice_times.tell(page, KEPT_TURNS, 5)
-    assert slice_times.told(page, KEPT_TURNS) == 5 and slice_times.told(page, 0) is None
-    assert slice_times.told(page, KEPT_TURNS - 1) == 10 * (KEPT_TURNS - 1)
+    assert slice_times.reported(page, KEPT_TURNS) == 5 and slice_times.reported(page, 0) is None
+    assert slice_times.reported(page, KEPT_TURNS - 1) == 10 * (KEPT_TURNS - 1)
 
 
 def test_active_time_is_known_of_moments_before_the_last_pause(page: Page) -> None:

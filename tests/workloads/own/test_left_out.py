@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workloads.own import psql
 from workloads.own.dump_statements import NoEnd, line_of, statements
-from workloads.own.left_out import KINDS, Sorting, entry_left_out, superuser, told
+from workloads.own.left_out import KINDS, Sorting, entry_left_out, summary, superuser
 
 ATOMIC = """CREATE OR REPLACE PROCEDURE p(IN i integer)
     LANGUAGE sql
@@ -167,7 +167,7 @@ CREATE OR REPLACE VIEW v AS SELECT 1;
     sorting = Sorting()
     kept = [statement.words for statement in statements(text) if sorting.keeps(statement)]
     assert kept == ["create table t id int", "drop table t", "create or replace view v as select"]
-    assert told(sorting.counts) == "5 DROPs"
+    assert summary(sorting.counts) == "5 DROPs"
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def take_turns(page: Page, count: int, *, last_open: bool = False) -> None:
             slice_times.end(page, opened(number) + LENGTH)
 
 
-def told(page: Page) -> list[int | None]:
-    return [slice_times.told(page, number) for number in range(slice_times.begun(page))]
+def counts_of(page: Page) -> list[int | None]:
+    return [slice_times.reported(page, number) for number in range(slice_times.begun(page))]
 
 
 def test_active_time_stands_still_between_turns(page: Page) -> None:
@@ -55,16 +55,16 @@ def test_a_turn_is_reported_once_the_log_is_past_the_next(page: Page) -> None:
     for client, at_ms, done in ((0, 5, 1), (1, 20, 1), (0, 49, 2), (1, 53, 2), (0, 121, 3), (1, 125, 3)):
         slices.add(client, opened(0) + at_ms * MS, done)
     slices.tell(opened(0) + 60 * MS)
-    assert told(page) == [None, None, None], "more of it may come"
+    assert counts_of(page) == [None, None, None], "more of it may come"
     slices.tell(opened(0) + 125 * MS)
     # A transaction that ended just after the stop, as a signal takes its time, is of that turn, too.
-    assert told(page) == [4, None, None]
+    assert counts_of(page) == [4, None, None]
     slices.add(0, opened(2) + 1, 4)
     slices.tell(opened(2) + 1)
-    assert told(page) == [4, 6, None]
+    assert counts_of(page) == [4, 6, None]
     slice_times.end(page, opened(2) + LENGTH)
     slices.finish()
-    assert told(page) == [4, 6, 7]
+    assert counts_of(page) == [4, 6, 7]
 
 
 @pytest.mark.parametrize("every", [4, 16])
@@ -92,7 +92,7 @@ def test_a_sampled_log_reports_turns_within_its_gaps(every: int) -> None:
     for slices in both:
         slices.tell(last_ns)
         slices.finish()
-    full, sampled = told(pages[0]), told(pages[1])
+    full, sampled = counts_of(pages[0]), counts_of(pages[1])
     for one, other in zip(full, sampled, strict=True):
         assert one is not None and other is not None
         assert abs(one - other) < 6 * every, "an error does not grow from turn to turn"
@@ -110,10 +110,10 @@ def test_a_hanging_client_delays_others_counts_briefly(page: Page) -> None:
         if number < 2:
             slices.add(1, opened(number) + 10 * MS, 100 * (number + 1))
     slices.tell(opened(19) + 10 * MS)
-    assert slice_times.told(page, 0) is not None and slice_times.told(page, 1) is None
+    assert slice_times.reported(page, 0) is not None and slice_times.reported(page, 1) is None
     slices.add(0, opened(25) + 10 * MS, 2600)
     slices.tell(opened(25) + 10 * MS)
-    known = [turn for turn in told(page) if turn is not None]
+    known = [turn for turn in counts_of(page) if turn is not None]
     assert len(known) == (25 * LENGTH + 10 * MS - PATIENCE_NS) // LENGTH
     # Of the one that hangs no more is taken to be done than the log may leave out.
     assert all(done - known[2] <= 100 * (number - 2) + 3 for number, done in enumerate(known) if number > 2)
