@@ -93,7 +93,7 @@ def main() -> int:
     for number, kind in zip(range(1, asked.comparisons + 1), itertools.cycle(TURNS), strict=False):
         folder = asked.out / f"{number:02}-{kind}"
         if not folder.exists():
-            made(folder, kind, number, asked.build, more)
+            measure(folder, kind, number, asked.build, more)
         runs.append(read(folder, kind))
     good = silence(runs)
     widths(runs)
@@ -102,7 +102,7 @@ def main() -> int:
     return 0 if good else 1
 
 
-def made(folder: Path, kind: str, number: int, build: str, options: Sequence[str]) -> None:
+def measure(folder: Path, kind: str, number: int, build: str, options: Sequence[str]) -> None:
     began_s = time.monotonic()
     with neighbour() if kind == NEIGHBOUR else nullcontext():
         words = ("run", "--pg", build, "--aa", *PLAN, "--seed", str(number), *options)

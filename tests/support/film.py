@@ -56,13 +56,13 @@ def frames() -> list[str]:
         stops = tuple(replace(stop, seconds=STAYS_S) for stop in stops_of(of))
         app.guide(stops)
 
-        def told() -> str:
+        def guide_text() -> str:
             boxes = list(app.screen.query(GuideBox))
             return " ".join(text for line in boxes[0].lines for text, _ in line) if boxes else ""
 
         async def shown(pilot: Pilot[Any], number: int, words: str) -> None:
             limit = time.monotonic() + PATIENCE_S
-            while f"{number} of {len(stops)} " not in told() or words not in app.screen_text():
+            while f"{number} of {len(stops)} " not in guide_text() or words not in app.screen_text():
                 if time.monotonic() > limit:
                     raise SystemExit(f"'{words}' is not to be seen:\n{app.screen_text()}")
                 await pilot.pause(0.1)

@@ -13,7 +13,7 @@ from engine.core.model import Build
 from workloads.api.base import Step
 
 
-def made(folder: Path, version: str, *, icu: bool) -> Build:
+def build(folder: Path, version: str, *, icu: bool) -> Build:
     program = folder / version / "bin" / "postgres"
     program.parent.mkdir(parents=True)
     program.write_bytes(b"\x7fELF" + b"\0" * 5000 + (b"ucol_open_72" if icu else b"none"))
@@ -25,7 +25,7 @@ STEPS = (Step("a", "task", {}), Step("b", "task", {}, needs=("icu",)), Step("c",
 
 
 def test_what_a_build_lacks_is_left_out_of_it_with_the_reason(tmp_path: Path) -> None:
-    builds = (made(tmp_path, "14.1", icu=True), made(tmp_path, "16.3", icu=False), made(tmp_path, "17.0", icu=True))
+    builds = (build(tmp_path, "14.1", icu=True), build(tmp_path, "16.3", icu=False), build(tmp_path, "17.0", icu=True))
     reasons = lacking(STEPS, builds, {"pg_dump": "no pg_dump found"})
     assert {label: list(why) for label, why in reasons.items()} == {
         "14.1": ["b", "c", "d"], "16.3": ["b", "c", "d"], "17.0": ["d"]
@@ -41,7 +41,7 @@ def test_what_a_build_lacks_is_left_out_of_it_with_the_reason(tmp_path: Path) ->
 
 def test_a_named_step_that_no_build_supports_is_refused(tmp_path: Path) -> None:
     named = (Step("b", "task", {}, needs=("icu",), named=True),)
-    without, with_icu = made(tmp_path, "16.3", icu=False), made(tmp_path, "16.4", icu=True)
+    without, with_icu = build(tmp_path, "16.3", icu=False), build(tmp_path, "16.4", icu=True)
     with pytest.raises(UserError, match=r"step b: 16\.3: it was compiled without ICU"):
         lacking(named, (without,), {})
     assert list(lacking(named, (without, with_icu), {})) == ["16.3"]
@@ -65,7 +65,7 @@ def test_a_named_step_that_no_build_supports_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_collations_that_data_need_are_looked_for_before_a_run(tmp_path: Path, demand: str, lacks: str) -> None:
-    builds = (made(tmp_path, "17.0", icu=True), made(tmp_path, "16.3", icu=False))
+    builds = (build(tmp_path, "17.0", icu=True), build(tmp_path, "16.3", icu=False))
     if lacks:
         with pytest.raises(UserError, match=rf"a\.sql:3: the collation .* {lacks}"):
             check_demands([demand], builds)

@@ -29,11 +29,11 @@ def out(tmp_path: Path) -> Path:
     """A folder with one finished run, `one`."""
     folder = tmp_path / "runs"
     folder.mkdir()
-    made(folder, "one")
+    written(folder, "one")
     return folder
 
 
-def made(out: Path, name: str) -> Path:
+def written(out: Path, name: str) -> Path:
     run = make_run(out / name, repeats=1)
     (run / "cells").mkdir(exist_ok=True)
     return run
@@ -83,7 +83,7 @@ def test_tagging_keeps_order_and_each_word_once(tmp_path_factory: pytest.TempPat
 
 
 def test_a_deleted_run_is_gone_and_others_stay(out: Path) -> None:
-    made(out, "two")
+    written(out, "two")
     (out / "probe-cost.json").write_text("[]")
     named = read_manifest(out / "two").builds[0].digest
     kept = [out / ".builds" / name for name in (f"built-{named}", "postgresql-16_3", "built-younger")]
@@ -100,7 +100,7 @@ def test_a_deleted_run_is_gone_and_others_stay(out: Path) -> None:
 
 
 def test_several_runs_are_deleted_together_or_none_of_them(out: Path) -> None:
-    made(out, "two")
+    written(out, "two")
     assert "unknown run 'nine'" in refused(Bench(out), "delete", "one", "nine", "--yes")
     assert (out / "one" / "journal.db").exists()
     done = Bench(out)("delete", "one", "two", "--yes")
@@ -134,7 +134,7 @@ def test_deleting_asks_on_a_terminal(out: Path, answer: bytes, removed: bool) ->
 
 
 def test_nothing_outside_the_output_folder_is_removed(out: Path, tmp_path: Path) -> None:
-    elsewhere = made(tmp_path, "elsewhere")
+    elsewhere = written(tmp_path, "elsewhere")
     assert "name the folder that holds it" in refused(Bench(out), "delete", str(elsewhere), "--yes")
     (out / "link").symlink_to(elsewhere)
     assert "a symlink" in refused(Bench(out), "delete", "link", "--yes")
@@ -188,7 +188,7 @@ def test_a_removal_that_was_cut_short_can_be_repeated(out: Path) -> None:
 
 
 def test_data_that_were_made_for_a_run_go_with_it_and_no_others(out: Path) -> None:
-    made(out, "two")
+    written(out, "two")
     for name in ("one", "two"):
         (folder := housekeeping.data_of(out / name)).mkdir(parents=True)
         (folder / "a.dump").write_text("rows")

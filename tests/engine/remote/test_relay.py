@@ -24,7 +24,7 @@ def relay() -> Iterator[Relay]:
     page.close()
 
 
-def told(page: Page, words: dict[tuple[int, Word], int], **more: Any) -> dict[str, Any]:
+def message(page: Page, words: dict[tuple[int, Word], int], **more: Any) -> dict[str, Any]:
     places = [page.slot(slot) + word for slot, word in words]
     return {"words": [places, list(words.values())], "in_flight": [0, 0], **more}
 
@@ -35,7 +35,7 @@ def test_times_are_told_by_the_clock_here_and_counts_as_they_are(relay: Relay) -
         (0, Word.STATE): State.RUNNING, (0, Word.STARTED_NS): AHEAD_NS + 7, (0, Word.STATEMENTS): 12,
         (1, Word.ENDED_NS): AHEAD_NS + 9, (1, Word.LAST_ENDED_NS): 0, (1, Word.CLIENT_CPU_NS): AHEAD_NS,
     }  # fmt: skip
-    answer = told(page, words, in_flight=[AHEAD_NS + 5, 0])
+    answer = message(page, words, in_flight=[AHEAD_NS + 5, 0])
     relay._take(answer)
     assert page.word(0, Word.STARTED_NS) == 7 and page.word(1, Word.ENDED_NS) == 9
     assert page.word(0, Word.IN_FLIGHT_NS) == 5 and page.word(1, Word.IN_FLIGHT_NS) == 0
@@ -44,7 +44,7 @@ def test_times_are_told_by_the_clock_here_and_counts_as_they_are(relay: Relay) -
     assert page.word(0, Word.STATE) == State.RUNNING and not page.words[Control.STOP]
     relay._take({"in_flight": [AHEAD_NS + 8, AHEAD_NS + 6]})
     assert page.word(0, Word.IN_FLIGHT_NS) == 8 and page.word(1, Word.IN_FLIGHT_NS) == 6
-    relay._take(told(page, {(1, Word.STATE): State.FAILED}, stop=1))
+    relay._take(message(page, {(1, Word.STATE): State.FAILED}, stop=1))
     assert page.words[Control.STOP] == 1 and page.word(1, Word.STATE) == State.FAILED
 
 

@@ -8,18 +8,18 @@ from engine.results.incidents import incidents, most_telling
 Span = tuple[int, int, int | None]  # client, began, ended
 
 
-def found(*spans: Span) -> list[tuple[Span, ...]]:
+def grouped(*spans: Span) -> list[tuple[Span, ...]]:
     return incidents(spans, lambda span: span)
 
 
 def test_overlapping_stalls_of_one_client_are_one_incident() -> None:
     insert, delete, later = (1, 10, 15), (1, 12, 20), (1, 30, 40)
     other_client = (2, 11, 14)
-    assert found(later, delete, other_client, insert) == [(insert, delete), (other_client,), (later,)]
+    assert grouped(later, delete, other_client, insert) == [(insert, delete), (other_client,), (later,)]
 
 
 def test_one_that_lasts_takes_in_all_that_begin_after_it() -> None:
-    assert found((1, 10, None), (1, 50, 60), (1, 70, None)) == [((1, 10, None), (1, 50, 60), (1, 70, None))]
+    assert grouped((1, 10, None), (1, 50, 60), (1, 70, None)) == [((1, 10, None), (1, 50, 60), (1, 70, None))]
 
 
 spans = st.tuples(st.integers(1, 2), st.integers(0, 50), st.integers(0, 20)).map(
@@ -29,7 +29,7 @@ spans = st.tuples(st.integers(1, 2), st.integers(0, 50), st.integers(0, 20)).map
 
 @given(st.lists(spans, max_size=12))
 def test_every_stall_is_in_exactly_one_incident(stalls: list[Span]) -> None:
-    groups = found(*stalls)
+    groups = grouped(*stalls)
     assert sorted(stall for group in groups for stall in group) == sorted(stalls)
     assert all(len({client for client, _, _ in group}) == 1 for group in groups)
     for client in (1, 2):

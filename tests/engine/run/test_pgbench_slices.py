@@ -131,11 +131,11 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, 
     bench.detached("--pg", pair, *words, "--warmup-seconds", "0")
     wait_for(lambda: list(bench.out.glob("*/manifest.json")) and len(steps(bench, "tpcb.c3")) == 2, "the step")
 
-    def told() -> bool:
+    def in_slices() -> bool:
         with JournalReader(bench.run) as reader:
             return all(len(reader.slices(step.id)) > 8 for step in steps(bench, "tpcb.c3"))
 
-    wait_for(told, "slices")
+    wait_for(in_slices, "slices")
     assert "tx/s" in bench("watch", "--once").stdout
     engine = bench.engine_pid()
     (conductor,) = conductor_of(engine)

@@ -35,7 +35,7 @@ QUIET: dict[str, Any] = {"noise": 0.00002, "slice_noise": 0.001}
 TOY = ("--workload", "toy", "--questions", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 
 
-def made(path: Path, pairs: int, of: int = 8, **given: Any) -> Path:
+def begun(path: Path, pairs: int, of: int = 8, **given: Any) -> Path:
     """A run in slices of which so many pairs are finished, and no more begun."""
     return make_run(path, repeats=of, unfinished=range(2 * pairs, 2 * of), blocks=40, **given)
 
@@ -55,7 +55,7 @@ def decided(run: Path, passed: int) -> int:
 
 def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path) -> None:
     effects = {("17.0", "qr100"): 0.9}
-    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, effects=effects)
+    run = begun(tmp_path / "r", 4, **ADAPTIVE, **QUIET, effects=effects)
     assert read_run(run).state == "unfinished"
     assert decided(run, 4) == 4
     (decision,) = decisions(run)
@@ -65,24 +65,24 @@ def test_a_run_ends_at_the_analysis_at_which_every_step_is_known(tmp_path: Path)
     assert (summary.state, summary.done, summary.planned, summary.repeats) == ("finished", 8, 8, 4)
     assert not compare([run]).remarks.left_out, "cells that were never wanted are none that are missing"
     assert decided(run, 4) == 4 and len(decisions(run)) == 1, "a run that is resumed decides no second time"
-    between = made(tmp_path / "s", 7, **ADAPTIVE, **QUIET)
+    between = begun(tmp_path / "s", 7, **ADAPTIVE, **QUIET)
     assert decided(between, 7) == 8 and "level" not in decisions(between)[0]
 
 
 def test_open_steps_keep_their_length_without_a_time_limit(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
+    run = begun(tmp_path / "r", 3, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     assert decided(run, 3) == 8
     (decision,) = decisions(run)
     assert [step["seconds"] for step in decision["steps"].values()] == [None, None, None, 0]
     assert re.fullmatch(
         r"after 3 pairs 1 of 4 steps decided; a pair will take .*: at most 8 in all; without qr100", decision["text"]
     )
-    open_still = made(tmp_path / "s", 3, noise=0.01, **ADAPTIVE)
+    open_still = begun(tmp_path / "s", 3, noise=0.01, **ADAPTIVE)
     assert decided(open_still, 3) == 8 and decisions(open_still)[0]["steps"]["qr100"]["seconds"] == 60
 
 
 def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 8, noise=0.2, **ADAPTIVE)
+    run = begun(tmp_path / "r", 8, noise=0.2, **ADAPTIVE)
     assert decided(run, 8) == 8
     (decision,) = decisions(run)
     assert decision["pairs"] == 8 and 0.036 < decision["level"] < 0.04
@@ -93,7 +93,7 @@ def test_the_last_analysis_is_at_all_that_is_left(tmp_path: Path) -> None:
 def test_an_older_run_until_known_continues_by_its_rule(tmp_path: Path) -> None:
     """It may say `adaptive: false`, and its decisions divide nothing."""
     older = tuple(InterimAnalysis(pairs, level) for pairs, level in ((4, 0.02), (6, 0.01), (8, 0.01)))
-    run = made(tmp_path / "r", 6, interim_analyses=older, noise=0.03)
+    run = begun(tmp_path / "r", 6, interim_analyses=older, noise=0.03)
     record = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps(record | {"adaptive": False}))
     with JournalWriter.open(run) as journal:
@@ -113,7 +113,7 @@ def test_what_is_no_slower_does_not_end_early(tmp_path: Path) -> None:
         seen = step == "l.i0" and cell.subject.build == "17.0"
         return replace(totals, seconds=totals.seconds / (1.03, 1.05, 1.0, 1.04)[cell.repeat - 1]) if seen else totals
 
-    run = made(
+    run = begun(
         tmp_path / "r", 4, noise=0, slice_noise=0.001, change=uneven, interim_analyses=(InterimAnalysis(4, 0.03),)
     )
     ratio = compare([run]).ratio("17.0", "l.i0", "rate_per_s")
@@ -127,7 +127,7 @@ def test_what_is_withheld_for_now_is_undecided(tmp_path: Path) -> None:
     def environment(cell: Cell) -> dict[str, Any]:
         return ENVIRONMENT | {"storage": {"filesystem": cell.subject.build, "read_ahead_kb": 128}}
 
-    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, environments=environment)
+    run = begun(tmp_path / "r", 4, **ADAPTIVE, **QUIET, environments=environment)
     assert decided(run, 4) == 8
     assert decisions(run)[0]["unknown"] == ["l.i0", "l.x", "l.i1", "qr100"]
 
@@ -160,7 +160,7 @@ def test_an_undecided_time_is_measured_again_like_a_rate(tmp_path: Path) -> None
         roles = {**totals.roles, "index": replace(role, service_ns=took_ns)}
         return replace(totals, roles=roles, primary_metric=PrimaryMetric("index", "s", live=False, by="time"))
 
-    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=timed)
+    run = begun(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=timed)
     assert decided(run, 4) == 8
     assert decisions(run)[0]["unknown"] == ["l.x"]
 
@@ -169,7 +169,7 @@ def test_what_is_withheld_for_good_ends_the_run_and_is_named(tmp_path: Path) -> 
     def late(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
         return replace(totals, rate_target_per_s=300.0) if step == "qr100" else totals
 
-    run = made(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=late)
+    run = begun(tmp_path / "r", 4, **ADAPTIVE, **QUIET, change=late)
     assert decided(run, 4) == 4
     (look,) = decisions(run)
     assert look["text"] == "every step is decided after 4 pairs, except for those whose verdicts are withheld: qr100"
@@ -187,7 +187,7 @@ def test_a_gap_counts_as_passed_where_later_repeats_are_finished(tmp_path: Path)
 
 
 def test_after_the_first_pair_it_is_counted_how_many_fit(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 1, minutes=17.0)
+    run = begun(tmp_path / "r", 1, minutes=17.0)
     assert decided(run, 1) == 5
     (decision,) = decisions(run)
     assert decision["text"].startswith("a pair takes 3m2") and "left: 5 in all" in decision["text"]
@@ -195,13 +195,13 @@ def test_after_the_first_pair_it_is_counted_how_many_fit(tmp_path: Path) -> None
 
 
 def test_too_little_time_for_a_verdict_is_said(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 1, minutes=8.0)
+    run = begun(tmp_path / "r", 1, minutes=8.0)
     assert decided(run, 1) == 2
     assert "too few for a verdict, which takes 3 pairs" in decisions(run)[0]["text"]
 
 
 def test_when_the_time_is_over_the_run_is_finished(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 4, minutes=15.0)
+    run = begun(tmp_path / "r", 4, minutes=15.0)
     assert decided(run, 4) == 4
     assert read_run(run).state == "finished" and read_run(run).planned == 8
 
@@ -222,7 +222,7 @@ def test_whole_cells_stay_even_in_number(tmp_path: Path) -> None:
 
 
 def test_a_run_without_an_end_of_its_own_decides_nothing(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, noise=0.0005)
+    run = begun(tmp_path / "r", 3, noise=0.0005)
     assert decided(run, 3) == 8 and decisions(run) == []
 
 
@@ -273,7 +273,7 @@ def test_what_ends_a_run_is_said_before_it_starts(bench: Bench, build: Callable[
 
 
 def test_after_each_pair_the_time_left_is_divided_anew(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 1, of=40, minutes=60.0, **ADAPTIVE)
+    run = begun(tmp_path / "r", 1, of=40, minutes=60.0, **ADAPTIVE)
     repeats = decided(run, 1)
     (decision,) = decisions(run)
     step = decision["steps"]["qr100"]
@@ -288,14 +288,14 @@ def test_after_each_pair_the_time_left_is_divided_anew(tmp_path: Path) -> None:
 def test_lengths_do_not_depend_on_how_much_the_servers_differ(tmp_path: Path) -> None:
     lengths = []
     for effect in (1.0, 0.97):
-        run = made(tmp_path / f"{effect}", 2, of=40, minutes=60.0, effects={("17.0", "qr100"): effect}, **ADAPTIVE)
+        run = begun(tmp_path / f"{effect}", 2, of=40, minutes=60.0, effects={("17.0", "qr100"): effect}, **ADAPTIVE)
         decided(run, 2)
         lengths.append((decisions(run)[0]["steps"]["qr100"]["seconds"], decisions(run)[0]["repeats"]))
     assert lengths[0] == lengths[1]
 
 
 def test_a_known_step_of_free_length_is_left_out(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
+    run = begun(tmp_path / "r", 3, of=40, minutes=60.0, noise=0.01, effects={("17.0", "qr100"): 0.1}, **ADAPTIVE)
     more = decided(run, 3)
     (decision,) = decisions(run)
     assert decision["level"] == pytest.approx(0.001, rel=1e-3) and decision["unknown"] == ["l.i0", "l.x", "l.i1"]
@@ -304,21 +304,21 @@ def test_a_known_step_of_free_length_is_left_out(tmp_path: Path) -> None:
     assert "after 3 pairs 1 of 4 steps decided" in decision["text"] and decision["text"].endswith("; without qr100")
     assert decision["steps"]["l.i0"]["by_end"] < decision["steps"]["l.i0"]["width"]
     assert decision["steps"]["qr100"]["by_end"] == decision["steps"]["qr100"]["width"]
-    open_still = made(tmp_path / "s", 3, of=40, minutes=60.0, noise=0.01, **ADAPTIVE)
+    open_still = begun(tmp_path / "s", 3, of=40, minutes=60.0, noise=0.01, **ADAPTIVE)
     assert decided(open_still, 3) < more, "without it a pair is shorter"
 
 
 def test_an_adaptive_run_ends_when_all_is_known_or_time_is_over(tmp_path: Path) -> None:
-    known = made(tmp_path / "r", 3, of=40, minutes=60.0, **QUIET, **ADAPTIVE)
+    known = begun(tmp_path / "r", 3, of=40, minutes=60.0, **QUIET, **ADAPTIVE)
     assert decided(known, 3) == 3 and decisions(known)[-1]["text"] == "every step is decided after 3 pairs"
-    over = made(tmp_path / "s", 4, of=40, minutes=14.0, noise=0.03, **ADAPTIVE)
+    over = begun(tmp_path / "s", 4, of=40, minutes=14.0, noise=0.03, **ADAPTIVE)
     assert decided(over, 4) == 4 and "left: 4 in all" in decisions(over)[-1]["text"]
 
 
 def test_the_last_analysis_has_nearly_all_of_the_error(tmp_path: Path) -> None:
     from engine.analysis.answer.compare import compared_cells
 
-    level = compared_cells([made(tmp_path / "r", 5, of=5, minutes=60.0, **ADAPTIVE)]).levels.differs()
+    level = compared_cells([begun(tmp_path / "r", 5, of=5, minutes=60.0, **ADAPTIVE)]).levels.differs()
     assert 0.038 <= level < 0.04
 
 
@@ -326,7 +326,7 @@ def test_a_damaged_allocation_is_refused(tmp_path: Path) -> None:
     for number, (step, said) in enumerate(
         [({"seconds": 9999}, "qr100 of 9999 s"), ({"seconds": -1}, "seconds"), ({"state": "certain"}, "state")]
     ):
-        run = made(tmp_path / str(number), 1, minutes=60.0, **ADAPTIVE)
+        run = begun(tmp_path / str(number), 1, minutes=60.0, **ADAPTIVE)
         with JournalWriter.open(run) as journal:
             data = {"repeats": 4, "text": "", "pairs": 1, "pair_s": 60.0, "steps": {"qr100": step}}
             journal.add_event("plan", 1, data, ended_ns=1)
@@ -363,7 +363,7 @@ def test_real_servers_run_steps_of_decided_lengths(bench: Bench, build: Callable
 
 
 def test_a_comparison_lists_steps_that_were_left_out(tmp_path: Path) -> None:
-    run = made(tmp_path / "r", 4, of=4, minutes=60.0, effects={("17.0", "qr100"): 1.1}, **ADAPTIVE)
+    run = begun(tmp_path / "r", 4, of=4, minutes=60.0, effects={("17.0", "qr100"): 1.1}, **ADAPTIVE)
     with sqlite3.connect(run / "journal.db") as journal:
         of_last = "attempt_id IN (SELECT id FROM attempt WHERE cell LIKE '%-r4')"
         journal.execute(f"UPDATE step SET state = 'gone', totals = NULL WHERE name = 'qr100' AND {of_last}")

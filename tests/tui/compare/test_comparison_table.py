@@ -65,7 +65,7 @@ def read(record: Any) -> Comparison:
     return comparison_of(record)
 
 
-def made() -> Comparison:
+def four_builds() -> Comparison:
     return read(record())
 
 
@@ -79,7 +79,7 @@ def test_a_ratio_never_outgrows_its_column(ratio: float) -> None:
 
 
 def test_sorting_by_effect_puts_the_widest_first() -> None:
-    comparison = made()
+    comparison = four_builds()
     by_effect = rows(comparison, ("rate_per_s",), "effect", "")
     assert [row.step for row in by_effect][:2] == ["l.x", "l.i0"]
     worst = rows(comparison, USUAL, "verdict", "")
@@ -91,7 +91,7 @@ def test_sorting_by_effect_puts_the_widest_first() -> None:
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["l.i0", "slower", "cpu", "q", "WAL", "sla", "nothing"]), max_size=3))
 def test_what_is_looked_for_narrows_and_never_adds(words: list[str]) -> None:
-    comparison = made()
+    comparison = four_builds()
     everything = rows(comparison, EVERYTHING, "steps", "")
     narrowed = rows(comparison, EVERYTHING, "steps", " ".join(words))
     assert [row for row in everything if row in narrowed] == narrowed
@@ -120,12 +120,12 @@ def test_dots_of_all_subjects_stand_on_one_scale() -> None:
 
 
 def test_stalls_have_seconds_in_the_column_of_the_base() -> None:
-    forms = [comparison_table.counted(made(), RowKey("l.i1", "stalls"), "17.0", room)[0] for room in (20, 12, 11, 6)]
+    forms = [comparison_table.counted(four_builds(), RowKey("l.i1", "stalls"), "17.0", n)[0] for n in (20, 12, 11, 6)]
     assert forms == ["! 56.0 s in 4/4", "! 56.0 s 4/4", "!56 s 4/4", "! 4/4"]
 
 
 def test_two_modes_are_told_beside_the_dots() -> None:
-    comparison = made()
+    comparison = four_builds()
     spread = Spread("l.i0", "17.0", "rate_per_s", 0.2, 9.0, True, True)
     comparison = replace(comparison, remarks=replace(comparison.remarks, spreads=(spread,)))
     (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
@@ -135,7 +135,7 @@ def test_two_modes_are_told_beside_the_dots() -> None:
 
 
 def test_few_lines_keep_the_base_and_the_chosen_subject() -> None:
-    comparison = made()
+    comparison = four_builds()
     for subject in comparison.others:
         names = [row.name for row in explanation.dot_rows(comparison, RowKey("l.i0", "rate_per_s"), subject, 3)]
         assert len(names) == 3
@@ -148,7 +148,7 @@ def subject_of(comparison: Comparison, name: str) -> Subject:
 
 
 def test_a_stall_and_its_likeliest_cause_come_before_the_figures() -> None:
-    comparison = made()
+    comparison = four_builds()
     lines = texts(
         explanation.why(comparison, RowKey("l.i1", "rate_per_s"), subject_of(comparison, "17.0"), ASCII, 60, 4)
     )
@@ -218,7 +218,7 @@ def test_checks_that_failed_come_first_and_whole() -> None:
 @settings(deadline=None)
 @given(st.integers(80, 200))
 def test_the_detail_of_a_cell_fits_and_holds_stalls_with_causes(columns: int) -> None:
-    comparison = made()
+    comparison = four_builds()
     subject = subject_of(comparison, "17.0")
     cells = cells_text.cells(comparison, "l.i1", subject)
     assert [(cell.repeat, cell.subject) for cell in cells[:4]] == [(1, "16.3"), (1, "17.0"), (2, "16.3"), (2, "17.0")]
@@ -243,14 +243,14 @@ def test_lines_beyond_the_window_are_counted() -> None:
 
 
 def test_a_control_is_compared_with_its_own_build() -> None:
-    comparison = replace(made(), base="17.0")
+    comparison = replace(four_builds(), base="17.0")
     double = next(subject for subject in comparison.subjects if subject.control == "aa")
     assert comparison.baseline_of(double.name) == "16.3"
     assert comparison.others[-1] == double
 
 
 def test_ratios_without_a_value_are_no_numbers() -> None:
-    comparison = made()
+    comparison = four_builds()
     blank = Ratio("l.i0", "17.0", "rate_per_s", None, None, None, 0, "none", reasons=("both at most 0.01",))
     comparison = replace(comparison, ratios=(*comparison.ratios, blank))
     (said,) = texts(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import Comparison
 from engine.results.ratio import Ratio
-from tests.tui.compare.test_comparison_table import made, texts
+from tests.tui.compare.test_comparison_table import four_builds, texts
 from tui.compare import forest, interval_table
 from tui.compare.comparison_table import MARKS, RowKey, name_of, rows, sign, verdict_words
 from tui.compare.explanation import explained, further_dots
@@ -75,7 +75,7 @@ def test_the_ends_of_the_axis_are_told() -> None:
 
 
 def subjects(count: int) -> Comparison:
-    comparison = made()
+    comparison = four_builds()
     return replace(comparison, subjects=comparison.subjects[: count + 1])
 
 
@@ -146,7 +146,7 @@ def test_a_cost_is_more_and_its_sign_means_worse() -> None:
 
 
 def test_figures_are_named_and_explained_by_their_unit() -> None:
-    comparison = made()
+    comparison = four_builds()
     cpu = "server_cpu_us_per_op"
     assert name_of(comparison, RowKey("l.i0", cpu)) == "cpu us/row"
     assert name_of(comparison, RowKey("qr100", cpu)) == "cpu us/query"
@@ -159,7 +159,7 @@ def test_figures_are_named_and_explained_by_their_unit() -> None:
 
 
 def test_dots_of_further_figures_take_the_room_there_is() -> None:
-    comparison = made()
+    comparison = four_builds()
     (subject,) = (subject for subject in comparison.others if subject.name == "17.0")
     shown = rows(comparison, EVERYTHING, "steps", "")
     for room in (0, 2, 3, 7, 40):
@@ -169,7 +169,7 @@ def test_dots_of_further_figures_take_the_room_there_is() -> None:
 
 
 def test_the_small_page_draws_what_is_known_of_the_rates() -> None:
-    comparison = made()
+    comparison = four_builds()
     lines = texts(interval_table.small(comparison, rows(comparison, ("rate_per_s",), "steps", ""), 60, ASCII))
     assert max(map(len, lines)) <= 60
     assert any(line.startswith("l.i0") and "v 0.8" in line and "slower" in line and "o" in line for line in lines)

@@ -84,12 +84,12 @@ def test_the_key_is_there_where_a_step_was_sliced(in_slices: Path, recording: Pa
 
     show_compare(in_slices, script)
 
-    async def whole(pilot: Pilot[Any]) -> None:
+    async def steps_in_cells(pilot: Pilot[Any]) -> None:
         await compared(pilot)
         await pilot.press("l")
         assert isinstance(pilot.app.screen, CompareScreen)
 
-    assert "l slices" not in show_compare(recording, whole)
+    assert "l slices" not in show_compare(recording, steps_in_cells)
 
 
 def test_the_title_of_compare_says_what_took_turns(in_slices: Path) -> None:

@@ -51,7 +51,7 @@ def guided(out: Path, script: Script, stops: Sequence[TourStop] = (), pace: floa
     asyncio.run(act())
 
 
-def told(app: GuidedBench) -> str:
+def guide_text(app: GuidedBench) -> str:
     boxes = list(app.screen.query(GuideBox))
     return " ".join("".join(text for text, _ in line).strip() for line in boxes[0].lines) if boxes else ""
 
@@ -61,8 +61,8 @@ def test_every_stop_shows_what_it_tells_of(tmp_path: Path) -> None:
         stops = app._stops
         assert len(stops) == 13
         for place, stop in enumerate(stops):
-            await until(pilot, lambda place=place: f"{place + 1} of {len(stops)} " in told(app))  # type: ignore[misc]
-            assert stop.text.split(".")[0] in told(app)
+            await until(pilot, lambda place=place: f"{place + 1} of {len(stops)} " in guide_text(app))  # type: ignore[misc]
+            assert stop.text.split(".")[0] in guide_text(app)
             await until(pilot, lambda stop=stop: stop.until in app.screen_text())  # type: ignore[misc]
             assert "internal error" not in app.screen_text()
             await pilot.press("enter")
@@ -70,7 +70,7 @@ def test_every_stop_shows_what_it_tells_of(tmp_path: Path) -> None:
         assert not app.guided and app.current_mode == "history"
         await pilot.press("G")
         for place in range(13, 0, -1):  # from the second recording back into the first, and its replays
-            await until(pilot, lambda place=place: f"{place} of {len(stops)} " in told(app))  # type: ignore[misc]
+            await until(pilot, lambda place=place: f"{place} of {len(stops)} " in guide_text(app))  # type: ignore[misc]
             await until(pilot, lambda place=place: stops[place - 1].until in app.screen_text())  # type: ignore[misc]
             await pilot.press("left")
 
@@ -79,20 +79,20 @@ def test_every_stop_shows_what_it_tells_of(tmp_path: Path) -> None:
 
 def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        await until(pilot, lambda: "1 of " in told(app))
+        await until(pilot, lambda: "1 of " in guide_text(app))
         await pilot.press("5")
         await until(pilot, lambda: app.current_mode == "history" and "the guide has ended" in app.screen_text())
-        assert told(app) == "" and not app.guided
+        assert guide_text(app) == "" and not app.guided
 
     guided(tmp_path, script)
 
 
 def test_it_is_resumed_though_it_had_not_begun(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        assert told(app) == "" and app._stop == -1
+        assert guide_text(app) == "" and app._stop == -1
         app._pace = 1.0
         await pilot.press("escape", "G")
-        await until(pilot, lambda: "1 of 1 " in told(app))
+        await until(pilot, lambda: "1 of 1 " in guide_text(app))
 
     guided(tmp_path, script, (TourStop(600, "first", until="REPLAY"),), 1000.0)
 
@@ -111,12 +111,12 @@ def test_space_holds_what_is_told(tmp_path: Path) -> None:
     stops = (TourStop(2.0, "first", until="REPLAY"), TourStop(600, "second", ("5",), until="HISTORY"))
 
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        await until(pilot, lambda: "1 of 2" in told(app))
+        await until(pilot, lambda: "1 of 2" in guide_text(app))
         await pilot.press("space")
         await pilot.pause(3.0)
-        assert "1 of 2" in told(app)
+        assert "1 of 2" in guide_text(app)
         await pilot.press("right")
-        await until(pilot, lambda: "2 of 2" in told(app))
+        await until(pilot, lambda: "2 of 2" in guide_text(app))
 
     guided(tmp_path, script, stops)
 
@@ -142,13 +142,13 @@ def test_enter_waits_for_what_is_told(tmp_path: Path) -> None:
     stops = (TourStop(600, "first", until="REPLAY"), second, TourStop(600, "third", ("down",)))
 
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        await until(pilot, lambda: "1 of 3" in told(app))
+        await until(pilot, lambda: "1 of 3" in guide_text(app))
         await pilot.press("enter")
         await until(pilot, lambda: app.current_mode != "live")
         await pilot.press("enter", "enter")
         await until(pilot, lambda: app.current_mode == "compare")
         app.screen.notify_line("the second")  # type: ignore[attr-defined]
-        await until(pilot, lambda: "2 of 3" in told(app))
+        await until(pilot, lambda: "2 of 3" in guide_text(app))
         assert app.current_mode == "compare", "no key of the second is left out"
 
     guided(tmp_path, script, stops)

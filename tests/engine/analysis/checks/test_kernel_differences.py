@@ -33,14 +33,14 @@ def run_under(path: Path, **entries: Any) -> Comparison:
     return compare([make_run(path, builds=("16.3",), under=under, environments=of_cell, **planned)])
 
 
-def found(comparison: Comparison) -> Any:
+def rate(comparison: Comparison) -> Any:
     return next(ratio for ratio in comparison.ratios if ratio.step == "qr100" and ratio.metric == "rate_per_s")
 
 
 def test_kernels_alike_in_all_else_are_judged(tmp_path: Path) -> None:
     comparison = run_under(tmp_path / "run")
     assert list(comparison.names) == ["6.1", "6.12"] and comparison.base == "6.1"
-    assert (found(comparison).verdict, found(comparison).pairs, found(comparison).reasons) == ("same", 4, ())
+    assert (rate(comparison).verdict, rate(comparison).pairs, rate(comparison).reasons) == ("same", 4, ())
     said = {check.what: (check.ok, check.text) for check in comparison.remarks.comparability}
     assert said["kernel"] == (True, "6.1.170 vs 6.12.87; compared on purpose")
     assert said["guest"] == (True, "kvm, 4 CPUs, 4096 MB, image, 9p, qemu 9.2.4")
@@ -59,7 +59,7 @@ def test_kernels_alike_in_all_else_are_judged(tmp_path: Path) -> None:
 def test_what_is_no_question_of_the_kernel_gets_no_verdict(
     tmp_path: Path, entries: dict[str, Any], reason: str
 ) -> None:
-    ratio = found(run_under(tmp_path / "run", **entries))
+    ratio = rate(run_under(tmp_path / "run", **entries))
     assert ratio.verdict == "withheld" and ratio.ratio is not None
     assert any(line.startswith(reason) for line in ratio.reasons)
 
@@ -71,6 +71,6 @@ def test_one_label_must_be_one_kernel_in_all_runs(tmp_path: Path) -> None:
                  environments=of_cell, parts={"scheduler": Part(tunables)})
         for name, kernel, tunables in (("a", NEW, ()), ("b", newer, (("nr_migrate", "8"),)))
     ]  # fmt: skip
-    reasons = found(compare(paths)).reasons
+    reasons = rate(compare(paths)).reasons
     assert "kernel 6.12 is not the same in all runs: 6.12.87 and 6.12.90" in reasons
     assert "settings of the kernel are not the same in all runs" in reasons

@@ -45,12 +45,12 @@ def cells_of(folder: Path, old: ServerSettings, new: ServerSettings) -> Compared
     return replace(cells, cells=tuple(replace(cell, settings=conf[cell.cell.subject.build]) for cell in cells.cells))
 
 
-def found(folder: Path, old: ServerSettings = OLD, new: ServerSettings = NEW) -> dict[str, SettingDifference]:
+def by_name(folder: Path, old: ServerSettings = OLD, new: ServerSettings = NEW) -> dict[str, SettingDifference]:
     return {setting.name: setting for setting in differences(cells_of(folder, old, new))}
 
 
 def test_differences_have_reasons_and_important_ones_come_first(tmp_path: Path) -> None:
-    reasons = {name: setting.reason for name, setting in found(tmp_path).items()}
+    reasons = {name: setting.reason for name, setting in by_name(tmp_path).items()}
     assert list(reasons.items()) == [
         ("shared_buffers", "config"), ("jit", "default"), ("io_method", "version"), ("wal_buffers", "server"),
         ("old", "version"), ("lc_time", "initdb"),
@@ -59,11 +59,11 @@ def test_differences_have_reasons_and_important_ones_come_first(tmp_path: Path) 
 
 def test_what_a_cluster_was_made_with_is_the_choice_of_initdb(tmp_path: Path) -> None:
     init = ServerSettings({"data_checksums": "on"}, {"data_checksums": "override"}, {"data_checksums": "off"})
-    assert found(tmp_path, replace(init, values={"data_checksums": "off"}), init)["data_checksums"].reason == "initdb"
+    assert by_name(tmp_path, replace(init, values={"data_checksums": "off"}), init)["data_checksums"].reason == "initdb"
 
 
 def test_values_sources_and_steps_are_given_by_subject(tmp_path: Path) -> None:
-    settings = found(tmp_path)
+    settings = by_name(tmp_path)
     assert settings["io_method"].values == {"16.3": None, "17.0": "worker"}
     assert settings["io_method"].sources == {"17.0": "default"}
     assert settings["shared_buffers"].sources["16.3"] == "configuration file"
@@ -99,9 +99,9 @@ def test_what_matters_goes_by_what_the_judged_steps_do(kind: str, jit: bool, che
 
 def test_a_run_that_recorded_no_defaults_says_default(tmp_path: Path) -> None:
     one, other = (ServerSettings({"jit": "off"} if off else {}, {"jit": "configuration file"}) for off in (True, False))
-    assert not found(tmp_path, one, other), "nothing is known of a cell without any settings"
+    assert not by_name(tmp_path, one, other), "nothing is known of a cell without any settings"
     other = ServerSettings({"fsync": "off"}, {"fsync": "configuration file"})
-    assert found(tmp_path / "2", one, other)["jit"].values == {"16.3": "off", "17.0": "default"}
+    assert by_name(tmp_path / "2", one, other)["jit"].values == {"16.3": "off", "17.0": "default"}
 
 
 def test_a_check_names_the_important_ones_that_no_config_sets(tmp_path: Path) -> None:
