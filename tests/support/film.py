@@ -31,13 +31,15 @@ SIZE = (100, 30)
 SECONDS = 5.0
 PATIENCE_S = 60.0
 MOST_BYTES = 1_000_000
+STILL = 4  # the frame that is seen where nothing moves: Compare
 STAYS_S = 3600.0  # a stop, until its frame is drawn
 FONT = re.compile(r"@font-face \{.*?\n    \}\n", re.DOTALL)  # fetched from elsewhere, which a picture in a page may not
 SEEN = """
 #frame-{number} {{ animation: frames {seconds:g}s step-end {begin:g}s infinite; }}"""
 FRAMES = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}"><style>
 @keyframes frames {{ 0% {{ visibility: visible }} {share:.4f}% {{ visibility: hidden }} }}
-.frame {{ visibility: hidden }}{seen}
+.frame {{ visibility: hidden }}
+#frame-{still} {{ visibility: visible }}{seen}
 </style>
 {frames}
 </svg>
@@ -91,7 +93,7 @@ def film(drawn: Sequence[str]) -> str:
     inner = "\n".join(
         f'<g class="frame" id="frame-{number}">{FONT.sub("", svg)}</g>' for number, svg in enumerate(drawn)
     )
-    return FRAMES.format(box=box[1], share=100 / len(drawn), seen=seen, frames=inner)
+    return FRAMES.format(box=box[1], share=100 / len(drawn), still=STILL, seen=seen, frames=inner)
 
 
 def main() -> None:
