@@ -166,7 +166,7 @@ def _comparison(record: dict[str, Any], name: str) -> dict[str, str]:
 def _recorded(folder: Path) -> dict[str, list[Path]]:
     """The recordings of the demo and of the tests, each in a folder of its own."""
     bench("demo", "--to", str(folder / "demo"))
-    slower, plans = sorted((folder / "demo").iterdir())
+    plans, slower = sorted((folder / "demo").iterdir())
     recorded = {name: [unpacked(name, folder / name / "run")] for name in RECORDED}
     return {"demo": [slower], "demo-plans": [plans], **recorded}
 

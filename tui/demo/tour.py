@@ -97,9 +97,9 @@ def stops_of(step: Stalled) -> tuple[TourStop, ...]:
         ),
         TourStop(
             7,
-            "History lists all runs. The newest is about an application: its schema has twelve tables, and two "
+            "History lists all runs. The older one is about an application: its schema has twelve tables, and two "
             "releases planned 40 statements, but executed none.",
-            ("5", "home"),
+            ("5", "end"),
             until="HISTORY",
             anew=True,
         ),
