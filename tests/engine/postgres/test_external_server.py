@@ -92,7 +92,7 @@ def test_a_server_without_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     with odd_server("16.3", None) as conninfo, pytest.raises(UserError) as raised:
         look("odd", conninfo)
     assert str(raised.value) == (
-        "odd: no answer within 0.3 s to: Version and state of an external server, and what its role m…"
+        "odd: no answer within 0.3 s to: Version and state of an external server, and the rights of i…"
     )
 
 

@@ -186,7 +186,7 @@ def test_failing_statements_are_reported_and_others_run(empty: Database, data: P
     assert errors["none"] == "the values of :id: the query returns no row"
     assert errors["wide"] == "the values of :x: the query returns more than 64 MB; add a LIMIT"
     assert errors["hidden"].startswith("25006 cannot execute DELETE in a read-only transaction")
-    assert executions > 20 and 0 < rows <= executions
+    assert executions > 5 and 0 < rows <= executions
     plans = {plan["statement"]: plan for plan in report["plans"]}
     assert plans["point"]["tree"]["kind"] == "Index Scan" and plans["point"]["chosen"] == "generic"
     assert plans["shown"]["chosen"] == "generic", "although no condition of its plan has a parameter"

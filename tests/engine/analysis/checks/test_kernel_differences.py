@@ -11,7 +11,6 @@ import pytest
 from engine.analysis.answer.compare import compare
 from engine.core.kernel import GuestMachine, Kernel
 from engine.core.model import Cell
-from engine.features.scheduler import Part
 from engine.results.comparison import Comparison
 from tests.support.journal import ENVIRONMENT, make_run
 
@@ -68,7 +67,7 @@ def test_one_label_must_be_one_kernel_in_all_runs(tmp_path: Path) -> None:
     newer = replace(NEW, release="6.12.90", digest="d3")
     paths = [
         make_run(tmp_path / name, builds=("16.3",), under=("6.1", "6.12"), kernels=(OLD, kernel), guest=MACHINE,
-                 environments=of_cell, parts={"scheduler": Part(tunables)})
+                 environments=of_cell, tunables=tunables)
         for name, kernel, tunables in (("a", NEW, ()), ("b", newer, (("nr_migrate", "8"),)))
     ]  # fmt: skip
     reasons = rate(compare(paths)).reasons

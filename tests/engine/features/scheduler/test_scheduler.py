@@ -46,6 +46,7 @@ def test_a_tunable_that_a_kernel_lacks_is_refused() -> None:
         FEATURE.check_resumed(Part((("base", "1"),)), print, Path())
 
 
+@pytest.mark.outside  # root sets them
 def test_tunables_are_restored_when_the_engine_is_killed(bench: Bench, label: str) -> None:
     before = AUTOGROUP.read_text().strip()
     other = "0" if before == "1" else "1"
