@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from engine.core.errors import UserError
 
@@ -62,7 +63,7 @@ def check(settings: Settings) -> None:
         try:
             os.close(os.open(file, os.O_RDWR))  # in debugfs, a stream to read and write cannot be opened
         except FileNotFoundError:
-            mounted = not file.is_relative_to(DEBUGFS) or any(DEBUGFS.iterdir())
+            mounted = not file.is_relative_to(DEBUGFS) or (DEBUGFS.is_dir() and any(DEBUGFS.iterdir()))
             why = f"this machine has no {file}" if mounted else f"mount -t debugfs debugfs {DEBUGFS} provides {file}"
             raise UserError(f"{name}: {why}") from None
         except OSError as error:
@@ -72,34 +73,42 @@ def check(settings: Settings) -> None:
 @contextmanager
 def changed(settings: Settings) -> Iterator[None]:
     """Set files within the block. Raises UserError if the kernel refuses a value, or another run has set such files."""
+    for name, (file, _) in settings.items():
+        if not PLACES.fullmatch(str(file)):
+            raise UserError(f"{name}: {file} is no setting of the kernel")
     check(settings)
-    with _restored({str(file): _read(file) for file, _ in settings.values()}):
+    with _restored([file for file, _ in settings.values()]):
         for name, (file, value) in settings.items():
             try:
                 file.write_text(value)
             except OSError as error:
                 raise UserError(f"{name}={value}: {file} refused: {error.strerror}") from None
             if (now := _read(file)) != value:  # of huge pages the kernel gives those that it finds
-                raise UserError(f"{name}={value}: {file} is {now}, which is all that the kernel could give")
+                raise UserError(f"{name}={value}: {file} is {now} after it was set")
         yield
 
 
 @contextmanager
-def _restored(before: Mapping[str, str]) -> Iterator[None]:
+def _restored(files: Iterable[Path]) -> Iterator[None]:
     """Write values back after the block; they are recorded within. Raises UserError if another run has changed them."""
     with ExitStack() as opened:
-        if before:
+        before: dict[str, str] = {}
+        for owner, group in groupby(sorted(files), key=lambda file: file.parts[3]):
             LEFT.mkdir(mode=0o700, exist_ok=True)
-        for owner in sorted({Path(path).parts[3] for path in before}):
-            file = opened.enter_context((LEFT / f"settings-{owner}.json").open("a"))
+            file = opened.enter_context((LEFT / f"settings-{owner}.json").open("a+"))
+            paths = tuple(group)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"another run has changed settings of {owner}: wait until it ends") from None
+                raise UserError(f"another run has changed {paths[0]} or others there: wait until it ends") from None
             if os.fstat(file.fileno()).st_nlink == 0:
-                raise UserError(f"another run has just restored the settings of {owner}: start again")
+                raise UserError(f"another run has just restored {paths[0]} or others there: start again")
+            file.seek(0)
+            restore(_kept(file))  # by an engine that was killed since the start
+            values = {str(path): _read(path) for path in paths}
+            before |= values
             file.truncate(0)
-            json.dump({path: value for path, value in before.items() if Path(path).parts[3] == owner}, file)
+            json.dump(values, file)
             file.flush()
             opened.callback(Path(file.name).unlink, missing_ok=True)
         try:
@@ -120,14 +129,20 @@ def restore_left(folder: Path = LEFT) -> list[str]:
     """Restore what dead engines left behind; return a line for each restored value."""
     lines = []
     for file in sorted(folder.glob("settings-*.json")) if _is_ours(folder) else ():
-        with suppress(OSError, ValueError), file.open("r+") as opened:
+        with suppress(OSError), file.open("r+") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
-            before = json.load(opened)
-            values = {str(path): str(value) for path, value in before.items()} if isinstance(before, dict) else {}
-            restore(values)
+            restore(values := _kept(opened))
             lines += [f"restored {path} to {value}, as a run before had left it" for path, value in values.items()]
             file.unlink()
     return lines
+
+
+def _kept(file: TextIO) -> dict[str, str]:
+    """The values in a file of `LEFT`; empty if it is empty or damaged."""
+    with suppress(ValueError):
+        if isinstance(values := json.load(file), dict):
+            return {str(path): str(value) for path, value in values.items()}
+    return {}
 
 
 def _is_ours(folder: Path) -> bool:

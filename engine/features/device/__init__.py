@@ -54,7 +54,7 @@ class DeviceFeature(Feature):
 
 def _settings(config: Config, path: Path) -> Settings:
     """The files of a config's settings, of the device under a path. Raises UserError for a path without one."""
-    return {name: (MEMORY.get(name) or _of_device(name, path), value) for name, value in config.device}
+    return {name: (MEMORY.get(name) or _of_device(name, path), value) for name, value in config.device if name in KNOBS}
 
 
 def _of_device(name: str, path: Path) -> Path:

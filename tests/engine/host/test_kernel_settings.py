@@ -16,6 +16,9 @@ def test_only_settings_of_the_kernel_are_restored(tmp_path: Path) -> None:
     file = tmp_path / "file"
     restore({str(file): "1", f"/sys/block/../../{file}/queue/read_ahead_kb": "1", "/proc/sys/vm/../../../nr": "1"})
     assert not file.exists() and restore_left(tmp_path) == []
+    file.touch()
+    with pytest.raises(UserError, match=f"x: {file} is no setting of the kernel"), changed({"x": (file, "1")}):
+        pass
 
 
 def test_a_missing_file_explains_what_to_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

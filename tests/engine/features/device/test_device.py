@@ -63,7 +63,7 @@ def test_the_next_start_restores_the_device_of_a_killed_run(disk: Path, label: s
     bench.detached(*plan, "--config", "readahead-4096")
     bench.await_step("l.i1")
     assert place.read_text() == "4096\n" and restore_left() == [], "which is in use"
-    with pytest.raises(UserError, match="another run has changed settings of loop"), changed({"x": (place, "32")}):
+    with pytest.raises(UserError, match="another run has changed /sys/block/loop"), changed({"x": (place, "32")}):
         pass
     (attempt,) = bench.attempts()
     assert attempt.origin["environment"]["storage"]["read_ahead_kb"] is None
