@@ -21,7 +21,7 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
         reasons_of["host against a guest: virtualisation would be compared; run the host's own image in a guest"] = None
     machines = {run.manifest.boot.guest for run in runs_of if run.manifest.boot.guest is not None}
     if any(guests) and any(machine.emulated for machine in machines):
-        reasons_of["emulated guests (no KVM): their times are not the times of a machine"] = None
+        reasons_of["emulated guests (no KVM): their times are not a real machine's"] = None
     if all(guests) and len(machines) > 1:
         reasons_of["the guests of the runs are not alike"] = None
     both = [*_kernels(runs_of, base), *_kernels(runs_of, subject)]
@@ -39,7 +39,7 @@ def reasons(runs: Sequence[RunResult], base: Subject, subject: Subject) -> list[
             releases = " and ".join(sorted({f"{release} {words}".strip() for release, _, _, words in images}))
             reasons_of[f"kernel {label} is not the same in all runs: {releases}"] = None
     if len({conditions(run.manifest.parts) for run in runs_of}) > 1:
-        reasons_of["settings of the kernel are not the same in all runs"] = None
+        reasons_of["settings of the kernel (--sched) are not the same in all runs"] = None
     return list(reasons_of)
 
 
@@ -55,7 +55,7 @@ def checks(runs: Sequence[RunResult], base: Subject, subject: Subject) -> Iterab
         how = f"{machine.accelerator}, {cpus}, {memory}, {machine.disk}, {machine.share}, {machine.emulator}"
         yield "guest", not machine.emulated and len(machines) == 1, how
     if pairs := dict.fromkeys(pair for run in runs for pair in conditions(run.manifest.parts)):
-        yield "settings", True, ", ".join(f"{name}={value}" for name, value in pairs)
+        yield "kernel settings", True, ", ".join(f"{name}={value}" for name, value in pairs)
     if ours and theirs and base.kernel != subject.kernel:
         yield "provenance", *_provenance(ours[0], theirs[0])
         yield "configuration", True, difference(ours[0], theirs[0])

@@ -72,4 +72,4 @@ def test_one_label_must_be_one_kernel_in_all_runs(tmp_path: Path) -> None:
     ]  # fmt: skip
     reasons = rate(compare(paths)).reasons
     assert "kernel 6.12 is not the same in all runs: 6.12.87 and 6.12.90" in reasons
-    assert "settings of the kernel are not the same in all runs" in reasons
+    assert "settings of the kernel (--sched) are not the same in all runs" in reasons
