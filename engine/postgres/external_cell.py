@@ -315,7 +315,7 @@ def _drop_database(connection: psycopg.Connection[Any], created: Made) -> str:
         )
     # Not WITH (FORCE), which a role may not use while autovacuum is at work there; without it, DROP ends autovacuum.
     connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pg_has_role(usesysid, 'MEMBER')",
         (created.database,),
     )
     connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(created.database)))
