@@ -210,6 +210,7 @@ def test_a_measured_block_is_cached_and_ctrl_c_leaves_nothing(farm: Farm) -> Non
     link = (farm.folder / "out" / "result-1").readlink()
     (theirs,) = (build for build in read_manifest(link).builds if build.label == "mine")
     assert theirs.provenance == "prebuilt" and theirs.digest in theirs.prefix, "its record came with it"
+    wait_for(lambda: not any(map(measures, ACCOUNTS)), "the first block's servers to be gone")
     command = farm.command(farm.plan(PLAN.format(rows=50_000_000), "long.toml"), "--blocks", "2")
     with subprocess.Popen(command, env=farm.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:

@@ -339,9 +339,11 @@ def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], 
     bench = Bench(out / "runs")
     try:
         # Little is asked for, so that the check before the run lets it pass; then others take the room.
-        bench.detached("--pg", label, "--repeats", "2", *LONG, "--rows-written", "20000")
-        bench.await_step("l.i1")
         hog = out / "hog"
+        with hog.open("xb") as file:
+            os.posix_fallocate(file.fileno(), 0, 1 << 30)
+        bench.detached("--pg", label, "--repeats", "2", *LONG, "--rows-written", "40000")
+        bench.await_step("l.i1")
 
         def running() -> bool:
             return bool(list(bench.run.glob("cells/001-*/data/postmaster.pid")))
@@ -349,7 +351,6 @@ def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], 
         def ended() -> bool:
             """Await more than the cell's failure: the next one has begun by then, and would find no room either."""
             with hog.open("ab", buffering=0) as file, suppress(OSError):  # again what a checkpoint has set free
-                os.posix_fallocate(file.fileno(), 0, 1 << 30)
                 while running():
                     file.write(bytes(64 << 20))  # faster than the step ends
             return not running()
