@@ -27,7 +27,10 @@ from workloads.api.options import options_of
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # the codes of a shell
 OWN_OPTIONS = ("-h", "--help", "--help-all", "--version")
 INTERFACE = "interface"  # of `bench` alone: no name of a command
-INSTEAD = {("farm", "--out"): "--to", ("report", "--runs"): "--out", ("run", "-o"): "-O", ("trend", "--report"): "--to"}
+INSTEAD = {
+    ("bisect", "-o"): "-O", ("farm", "--out"): "--to", ("report", "--runs"): "--out", ("run", "-o"): "-O",
+    ("trend", "--report"): "--to",
+}  # fmt: skip
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -29,7 +29,7 @@ READS_SINCE = 18
 
 
 class StepCounts(ExitStack):
-    """Counts from a step's begin to its end: of statistics views, WAL and features, and CPU time of idle servers.
+    """Counts from a step's beginning to its end: of statistics views, WAL and features, and CPU time of idle servers.
 
     The stack has the hooks of features, which see the error of a step that fails.
     """

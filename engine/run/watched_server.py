@@ -89,7 +89,7 @@ class WatchedServer:
             raise StepFailed(reason)
 
     def begin_probing(self, step: Step, sampler: StepSampler, launcher: int = 0) -> None:
-        """Attribute to roles what probes see from now on; `launcher` is the pid of that of the clients, if here."""
+        """Attribute to roles what probes see from now on; `launcher` is the clients' launcher, 0 elsewhere."""
         roles = {self.monitor.backend_pid: "monitor"}
         roles |= {role.backend_pid: role.name for role in sampler.roles if role.backend_pid}
         clients = {role.client_pid: f"client:{role.name}" for role in sampler.roles if role.is_here}
