@@ -7,7 +7,8 @@ from typing import Any
 
 from engine.core.errors import UserError
 from engine.core.route import LOOPBACK, SOCKET, Route, check_host
-from engine.plan.request import Request, RouteOptions
+from engine.plan.request import Request
+from engine.plan.request_groups import RouteOptions
 from engine.remote import client_host as hosts
 from engine.remote.launchers import launchers
 from engine.system.addresses import check_free, own_address
