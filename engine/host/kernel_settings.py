@@ -24,7 +24,7 @@ PLACES = re.compile(
     r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/\w+|/sys/kernel/(mm/\w+/enabled|debug/sched/\w+)"
     r"|/proc/sys/(vm/\w+|kernel/sched_\w+)"
 )
-CHOSEN = re.compile(r"\[(\w+)\]")  # of the words in a file, the one that holds
+CHOSEN = re.compile(r"\[(\w+)\]")  # of the words in a file, the one in force
 LEFT = Path("/run/pgbed")  # a boot clears it, and resets the kernel
 DEBUGFS = Path("/sys/kernel/debug")
 
@@ -154,6 +154,9 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _read(file: Path) -> str:
-    text = file.read_text(errors="replace").strip()
+    try:
+        text = file.read_text(errors="replace").strip()
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from None
     chosen = CHOSEN.search(text)
     return chosen[1] if chosen else text

@@ -22,8 +22,6 @@ MEMORY = {
     "transparent_hugepage": Path("/sys/kernel/mm/transparent_hugepage/enabled"),
     "nr_hugepages": Path("/proc/sys/vm/nr_hugepages"),
 }
-
-
 KNOBS = {
     "read_ahead_kb": Knob("storage", "read_ahead_kb", range(65537)),
     "transparent_hugepage": Knob("memory", "transparent_huge_pages", words=("always", "madvise", "never")),
