@@ -126,8 +126,8 @@ def counted(comparison: Comparison, row: RowKey, subject: str, room: int) -> Spa
             return ("  none" if cells else "  -", "dim")
         share = f"{len(stalled)}/{len(cells)}"
         seconds = sum(cell.stall_s for cell in cells)
-        longest = f"! {seconds:.1f} s"
-        forms = (f"{longest} in {share}", f"{longest} {share}", f"!{seconds:.0f} s {share}", f"! {share}")
+        total = f"! {seconds:.1f} s"
+        forms = (f"{total} in {share}", f"{total} {share}", f"!{seconds:.0f} s {share}", f"! {share}")
         return _fitting_text(forms, room), "stall"
     judged = [cell for cell in cells if cell.sla is not None]
     passed = sum(bool(cell.sla and cell.sla.passed) for cell in judged)
