@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from engine.builds.label import Label, is_external, shown
 from engine.core.errors import UserError
-from engine.core.model import Build, Config, ExternalServers, config_key
-from engine.plan.request import Request
-from engine.postgres import external_server
-from workloads.api.base import Plan, Step
+from engine.core.model import ExternalServers, config_key
+from engine.plan.request import Request, request_options
+from engine.plan.request_groups import ExternalOptions
+from workloads.api.base import Plan
+from workloads.api.options import options_of
 
-DEFAULT = Request()
+if TYPE_CHECKING:
+    from engine.plan.prepare import Draft
+    from engine.postgres.external_server import ExternalServer
 
-
-@dataclass(frozen=True, slots=True)
-class Servers:
-    builds: tuple[Build, ...]
-    configs: dict[str, Config]
-    connections: dict[str, str] = field(repr=False)
-    use: ExternalServers
-    notices: tuple[str, ...]
+SETTINGS = "it is compared with the settings that it has"
+REFUSED = {  # options, and why
+    "configs": SETTINGS,
+    "overrides": SETTINGS,
+    "set_each": SETTINGS,
+    "keep": "each cell's database is dropped",
+    "tcp": "the connection string decides how clients reach it",
+    "client_host": "run bench on that host",
+    "kernels": "its kernel is the one that it runs under",
+    "probes": "probes see only servers of this machine, of pgbed's own",
+    "counters": "its processes are not visible; use auto",
+    "sched": "nothing is set on its machine",
+}
+ALLOWED = (("probes", ["none"]), ("counters", "auto"))
 
 
 def check(request: Request) -> None:
     """Raise UserError for options that need servers of pgbed, or external ones."""
+    entries = request.entries()
     if not request.external:
-        for flag, given in (
-            ("--accept-foreign-load", request.servers.accept_foreign_load),
-            ("--scratch-database", request.servers.scratch_database is not None),
-        ):
-            if given:
-                raise UserError(f"{flag} is for external servers: --pg NAME=postgresql://USER@HOST/DB")
+        for option in options_of(ExternalOptions):
+            if option.name in entries:
+                raise UserError(f"{option.flag} is for external servers: --pg NAME=postgresql://USER@HOST/DB")
         return
     started = [spec for spec in request.builds if not is_external(spec)]
     other = next(spec for spec in request.builds if is_external(spec))
@@ -42,21 +49,18 @@ def check(request: Request) -> None:
             "compared, because machine, settings and other load differ; start it yourself and name it "
             "NAME=postgresql://… too"
         )
-    excluded = (
-        ("--config", request.configs != DEFAULT.configs, "it is compared with the settings that it has"),
-        ("--set", bool(request.overrides), "it is compared with the settings that it has"),
-        ("--set-each", request.set_each is not None, "it is compared with the settings that it has"),
-        ("--keep", request.keep, "each cell's database is dropped"),
-        ("--tcp", request.route.tcp, "the connection string decides how clients reach it"),
-        ("--client-host", request.route.client_host is not None, "run bench on that host"),
-        ("--kernel", request.in_guests, "its kernel is the one that it runs under"),
-        ("--probes", request.probes not in ((), ("none",)), "probes see only servers of this machine, of pgbed's own"),
-    )
-    for flag, given, why in excluded:
-        if given:
-            raise UserError(f"{flag} cannot be used with {shown(other)}, an external server: {why}")
+    for option in request_options():
+        why, value = REFUSED.get(option.name), entries.get(option.name)
+        if why and value is not None and (option.name, value) not in ALLOWED:
+            raise UserError(f"{option.flag} cannot be used with {shown(other)}, an external server: {why}")
     if request.servers.scratch_database == "":
         raise UserError("--scratch-database: give a database's name")
+
+
+def allowed(entries: Mapping[str, Any], builds: Iterable[object]) -> dict[str, Any]:
+    """A preset's entries for these builds."""
+    refused = (*REFUSED, "interleave") if any(is_external(str(build)) for build in builds) else ()
+    return {name: value for name, value in entries.items() if name not in refused}
 
 
 def check_plan(plan: Plan) -> None:
@@ -67,28 +71,28 @@ def check_plan(plan: Plan) -> None:
         raise UserError(f"this workload cannot run on an external server: {why}")
 
 
-def look_up(request: Request, labels: Sequence[Label], steps: Sequence[Step]) -> Servers:
-    """Connect to all of them. Raises UserError if one does not suit the plan."""
+def look_up(draft: Draft, labels: Sequence[Label]) -> list[str]:
+    """Connect to all of them, and set what they decide; return notices. Raises UserError if one does not suit."""
+    from engine.postgres import external_server  # loads a driver
+
+    options = draft.request.servers
     servers = [external_server.look(label.name, label.place) for label in labels]
     external_server.refuse_doubles(servers)
     use = ExternalServers(
-        accept_foreign_load=request.servers.accept_foreign_load,
-        scratch_database=request.servers.scratch_database or "",
+        accept_foreign_load=options.accept_foreign_load,
+        scratch_database=options.scratch_database or "",
         checkpoint=all(server.may_checkpoint for server in servers),
         connections={server.name: external_server.without_password(server.conninfo) for server in servers},
     )
     for server in servers:
-        server.check(use, max((step.connections for step in steps), default=0))
-    return Servers(
-        builds=tuple(server.build for server in servers),
-        configs={config_key(external_server.CONFIG, server.name): server.config for server in servers},
-        connections={server.name: server.conninfo for server in servers},
-        use=use,
-        notices=tuple(_notices(servers, use)),
-    )
+        server.check(use, max((step.connections for step in draft.design.steps), default=0))
+    draft.builds, draft.parts["external"] = tuple(server.build for server in servers), use
+    draft.configs = {config_key(server.config.name, server.name): server.config for server in servers}
+    draft.connections = {server.name: server.conninfo for server in servers}
+    return _notices(servers, use)
 
 
-def _notices(servers: Sequence[external_server.ExternalServer], use: ExternalServers) -> list[str]:
+def _notices(servers: Sequence[ExternalServer], use: ExternalServers) -> list[str]:
     lines = [f"{server.name}: PostgreSQL {server.version}, external server at {server.address}" for server in servers]
     database = "database " + use.scratch_database if use.scratch_database else "a database of its own"
     lines.append(

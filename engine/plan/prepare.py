@@ -33,7 +33,6 @@ from engine.plan.request import Request
 from engine.plan.schedule import interleave, subjects
 from engine.plan.tolerance import tolerances
 from engine.plan.workload_plans import recorded
-from engine.postgres import external_server
 from engine.tracing import planstats, selection
 
 
@@ -44,7 +43,7 @@ class Prospect:
     manifest: Manifest
     estimate: RunEstimate
     notices: tuple[str, ...] = ()
-    connections: dict[str, str] = field(default_factory=dict, repr=False)  # to external servers
+    connections: dict[str, str] = field(default_factory=dict, repr=False)  # with passwords
 
     def record(self) -> dict[str, Any]:
         return {**self.estimate.record(), "notices": list(self.notices), "manifest": self.manifest.record()}
@@ -76,7 +75,7 @@ def prepare(request: Request, out: Path, progress: Callable[[str], None]) -> Pro
     """
     draft = Draft(request, out, progress)
     notices = tuple(itertools.chain.from_iterable(preparation(draft) for preparation in PREPARATIONS))
-    return Prospect(_manifest(draft), draft.expected, notices, draft.servers.connections if draft.servers else {})
+    return Prospect(_manifest(draft), draft.expected, notices, draft.connections)
 
 
 class Draft:
@@ -89,7 +88,6 @@ class Draft:
     labels: dict[str, Label]  # of the builds, by their text
     asked: Request
     design: Design
-    servers: external_servers.Servers | None = None
     builds: tuple[Build, ...]
     configs: dict[str, Config]
     boot: Boot
@@ -103,6 +101,7 @@ class Draft:
         self.request, self.out, self.progress = request, out, progress
         self.roots = out / ".builds"
         self.parts: dict[str, Any] = {}
+        self.connections: dict[str, str] = {}  # of servers that run already, with passwords
 
     @property
     def settings(self) -> list[dict[str, str]]:
@@ -133,12 +132,10 @@ def _decide(draft: Draft) -> Iterable[str]:
 
 def _realise(draft: Draft) -> Iterable[str]:
     labels = [draft.labels[text] for text in draft.request.builds]
-    if not draft.request.external:
-        draft.builds = resolve.realise(labels, draft.progress, draft.roots)
-        return twins(draft.builds)
-    draft.servers = external_servers.look_up(draft.request, labels, draft.design.steps)
-    draft.builds, draft.parts["external"] = draft.servers.builds, draft.servers.use
-    return draft.servers.notices
+    if draft.request.external:
+        return external_servers.look_up(draft, labels)
+    draft.builds = resolve.realise(labels, draft.progress, draft.roots)
+    return twins(draft.builds)
 
 
 def _check_probes(draft: Draft) -> Iterator[str]:
@@ -151,10 +148,8 @@ def _check_probes(draft: Draft) -> Iterator[str]:
 
 def _apply_settings(draft: Draft) -> Iterable[str]:
     request, changes = draft.request, draft.design.changes
-    machine = share(environment.machine(draft.out), request)
-    if draft.servers:
-        draft.configs = draft.servers.configs
-    else:
+    if not draft.connections:
+        machine = share(environment.machine(draft.out), request)
         draft.configs = server_settings.applied(request, changes, draft.builds, machine, draft.progress)
     draft.expected = draft.design.estimate(request, draft.settings, draft.out, draft.interim)
     return ()
@@ -226,7 +221,7 @@ def _manifest(draft: Draft) -> Manifest:
     request, design = draft.request, draft.design
     labels = [build.label for build in draft.builds]
     base = labels[request.builds.index(request.base_build or request.builds[0])]
-    configs = [external_server.CONFIG] if draft.servers else [spec.name for spec in design.changes]
+    configs = list(dict.fromkeys(config.name for config in draft.configs.values()))
     kernel_labels = [kernels.label_of(spec) for spec in request.kernels]
     run_design = RunDesign(
         request.seed, base, request.planned_repeats, request.aa, request.margin,

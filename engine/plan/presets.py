@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 
 from engine.builds import catalog, resolve
-from engine.builds.label import is_external, name_of
+from engine.builds.label import name_of
 from engine.builds.nix import Progress
 from engine.core.errors import UserError
+from engine.plan import external_servers
 from engine.plan.request import Request, request_options
 from workloads import workload
 from workloads.api.options import Option, checked, given, options_of
 from workloads.presets import Preset, preset, presets
 
 SCALE = "quick"  # default
-NOT_EXTERNAL = ("configs", "kernels", "interleave")  # entries that external servers do not take
 
 
 def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,10 +42,11 @@ def expanded(entries: Mapping[str, Any]) -> dict[str, Any]:
             for other in _excluded(given_name, options):
                 filled.pop(other, None)
     builds = entries.get("builds")
-    if builds and any(is_external(str(build)) for build in builds):
-        for other in NOT_EXTERNAL:
-            filled.pop(other, None)
-    return {**filled, **entries, **({} if builds else {"builds": list(_here(chosen))})}
+    return {
+        **external_servers.allowed(filled, builds or ()),
+        **entries,
+        **({} if builds else {"builds": list(_here(chosen))}),
+    }
 
 
 def fetched(request: Request, roots: Path, progress: Progress) -> tuple[Request, tuple[str, ...]]:

@@ -73,9 +73,8 @@ class CountersFeature(Feature):
     name, options, part, needs = "counters", Options, Part, (machine_check,)
 
     def check(self, request: Request, options: Options) -> None:
-        if options.counters == "hardware" and (request.external or request.in_guests):
-            where = "for external servers" if request.external else "with --kernel"
-            raise UserError(f"--counters hardware: not {where}, whose counters cannot be tried first; use auto")
+        if options.counters == "hardware" and request.in_guests:
+            raise UserError("--counters hardware: not with --kernel, whose counters cannot be tried first; use auto")
 
     def provide(self, options: Options, progress: Progress) -> None:
         if options.counters == "hardware" and not perf.find():

@@ -19,6 +19,7 @@ from engine.core.perf_events import IPC, EventCount
 from engine.features.counters import FEATURE, Options, perf
 from engine.features.counters.step_counters import lacking
 from engine.journal.totals import StepTotals, ops
+from engine.plan import external_servers
 from engine.plan.prepare import Draft
 from engine.plan.request import request_of
 from engine.results.ratio import INSTRUCTIONS
@@ -73,9 +74,11 @@ def test_a_run_without_perf_says_so_and_goes_on(
     assert notice.startswith("no hardware counters here: no perf on PATH: install it (Debian: linux-perf), or set perf")
     with pytest.raises(UserError, match="--counters hardware: no perf on PATH"):
         next(FEATURE.prepare(draft, Options(counters="hardware")))
-    for entries, why in (({"kernels": ["6.12"]}, "with --kernel"), ({"builds": ["a=host=/x"]}, "for external servers")):
-        with pytest.raises(UserError, match=f"--counters hardware: not {why}"):
-            FEATURE.check(request_of(entries), Options(counters="hardware"))
+    with pytest.raises(UserError, match="--counters hardware: not with --kernel"):
+        FEATURE.check(request_of({"kernels": ["6.12"]}), Options(counters="hardware"))
+    external_servers.check(request_of({"builds": ["a=host=/x"], "counters": "auto"}))
+    with pytest.raises(UserError, match="--counters cannot be used with a=…, an external server: its processes"):
+        external_servers.check(request_of({"builds": ["a=host=/x"], "counters": "hardware"}))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from engine.core.errors import UserError
 from engine.features.scheduler import FEATURE, Options, Part, parsed, settings
 from engine.host import scheduler
+from engine.plan import external_servers
 from engine.plan.request import request_of
 from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
 
@@ -40,8 +41,8 @@ def test_a_tunable_that_a_kernel_lacks_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=message):
             FEATURE.check(request_of({}), Options(sched=tuple(texts)))
-    with pytest.raises(UserError, match="--sched: not for external servers"):
-        FEATURE.check(request_of({"builds": ["a=postgresql://u@h/d"]}), Options(sched=("nr_migrate=1",)))
+    with pytest.raises(UserError, match="--sched cannot be used with a=…, an external server: nothing is set"):
+        external_servers.check(request_of({"builds": ["a=postgresql://u@h/d"], "sched": ["nr_migrate=1"]}))
     with pytest.raises(UserError, match="--sched base: unknown"):
         FEATURE.check_resumed(Part((("base", "1"),)), print, Path())
 
