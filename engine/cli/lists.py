@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ListedRows:
-    """Rows of a list. A table shows the `columns`, and `notes` below it."""
+    """Rows of a list. A table shows the `columns` that have values, and `notes` below it."""
 
     rows: Sequence[Row]
     columns: tuple[str, ...]
@@ -138,8 +138,7 @@ def runs(out: Path) -> ListedRows:
     """One row per run below a folder, newest first; a run that cannot be read says so in `state`."""
     rows = [{**_row(read_run(folder)), "newest": place == 0} for place, folder in enumerate(runs_in(out))]
     load = "load" if any(row["slices"] for row in rows) else "scale"  # distinguishes different loads of one scale
-    tags = ("tags",) if any(row["tags"] for row in rows) else ()
-    columns = ("run", "newest", "state", "cells", "builds", load, *tags)
+    columns = ("run", "newest", "state", "cells", "builds", load, "tags")
     return ListedRows(rows, columns, ("*: the newest, which commands take by default",))
 
 
@@ -178,8 +177,9 @@ def show(listing: ListedRows, as_json: bool, console: Console | None = None) -> 
         echo("none", err=True)
         return
     console = console or PlainConsole()
+    names = [name for name in listing.columns if any(row.get(name) for row in listing.rows)]
     # Blank but in one row, a flag moves the fields after it, which programs count.
-    names = sorted(listing.columns, key=lambda name: not console.is_terminal and listing.rows[0].get(name) is True)
+    names.sort(key=lambda name: not console.is_terminal and listing.rows[0].get(name) is True)
     columns = [_column(listing, name) for name in names]
     for line in zip(*columns, strict=True):
         text = "  ".join(line).rstrip()
