@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.journal.totals import Sla
-from engine.results.incidents import incidents, most_telling
+from engine.results.incidents import incidents, ranked
 from workloads.api.report import ScriptTimes, StatementTime
 
 STALLS, SLA = "stalls", "sla"  # figures of a cell that are counted, not judged
@@ -60,7 +60,7 @@ class Incident:
 
     @property
     def roles(self) -> str:
-        return ", ".join(dict.fromkeys(stall.role for stall in self.stalls))
+        return ", ".join(dict.fromkeys(stall.role for stall in self._ranked))
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -69,10 +69,15 @@ class Incident:
 
     @property
     def main(self) -> StallRecord:
-        return most_telling(
-            self.stalls,
-            lambda stall: (stall.causes[0].name, stall.causes[0].score or 0.0) if stall.causes else ("", 0.0),
-        )
+        return self._ranked[0]
+
+    @property
+    def _ranked(self) -> list[StallRecord]:
+        def likeliest(stall: StallRecord) -> tuple[str, str, float]:
+            cause = stall.causes[0] if stall.causes else Cause()
+            return stall.role, cause.name, cause.score or 0.0
+
+        return ranked(self.stalls, likeliest)
 
 
 @dataclass(frozen=True, slots=True)

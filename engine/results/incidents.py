@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
+
+from engine.journal.totals import role_place
 
 T = TypeVar("T")
 FOREVER_NS = 2**63
@@ -28,11 +30,15 @@ def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | Non
     return sorted(groups, key=lambda group: span(group[0])[1])
 
 
-def most_telling(stalls: Sequence[T], cause: Callable[[T], tuple[str, float]]) -> T:
-    """The stall that tells most about an incident. `cause` gives the likeliest cause's name ('': none) and score."""
+def ranked(stalls: Iterable[T], cause: Callable[[T], tuple[str, str, float]]) -> list[T]:
+    """An incident's stalls, the most telling first. `cause`: role, likeliest cause's name ('': none) and score.
 
-    def weight(stall: T) -> tuple[int, float]:
-        name, score = cause(stall)
-        return LEAST_TELLING.index(name) if name in LEAST_TELLING else len(LEAST_TELLING), score
+    Scores are of samples: equal tenths are equal, and go by role.
+    """
 
-    return max(stalls, key=weight)  # the first of equals
+    def place(stall: T) -> tuple[int, float, tuple[int, str]]:
+        role, name, score = cause(stall)
+        telling = LEAST_TELLING.index(name) if name in LEAST_TELLING else len(LEAST_TELLING)
+        return -telling, -round(score, 1), role_place(role)
+
+    return sorted(stalls, key=place)

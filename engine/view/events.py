@@ -8,7 +8,7 @@ from typing import Any
 from engine.core.format import short
 from engine.journal.reader import FAR_NS
 from engine.journal.rows import EventRow
-from engine.results.incidents import incidents, most_telling
+from engine.results.incidents import incidents, ranked
 
 AFTER_NS = 5_000_000_000  # shown after the end of a stall
 MOST_ROLES = 2  # named besides the first
@@ -45,10 +45,10 @@ def _first_cause(stall: EventRow) -> dict[str, Any]:
     return likeliest if isinstance(likeliest, dict) else {}
 
 
-def _likeliest(stall: EventRow) -> tuple[str, float]:
+def _likeliest(stall: EventRow) -> tuple[str, str, float]:
     cause = _first_cause(stall)
     score = cause.get("score")
-    return str(cause.get("name", "")), score if isinstance(score, int | float) else 0.0
+    return str(stall.role), str(cause.get("name", "")), score if isinstance(score, int | float) else 0.0
 
 
 def _client(stall: EventRow) -> int:
@@ -87,13 +87,12 @@ def incident_beside(
 
 
 def main_stall(incident: Sequence[EventRow]) -> EventRow:
-    return most_telling(incident, _likeliest)
+    return ranked(incident, _likeliest)[0]
 
 
 def roles_words(incident: Sequence[EventRow]) -> str:
     """`insert`, `insert and delete`, `insert and 4 more`: the role of the main stall first."""
-    main = str(main_stall(incident).role)
-    others = sorted({str(stall.role) for stall in incident} - {main})
+    main, *others = dict.fromkeys(str(stall.role) for stall in ranked(incident, _likeliest))
     several = others if len(others) <= MOST_ROLES else [f"{len(others)} more"]
     return " and ".join(filter(None, (", ".join([main, *several[:-1]]), *several[-1:])))
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.results.incidents import incidents, most_telling
+from engine.results.incidents import incidents, ranked
 
 Span = tuple[int, int, int | None]  # client, began, ended
 
@@ -40,6 +40,11 @@ def test_every_stall_is_in_exactly_one_incident(stalls: list[Span]) -> None:
 
 
 def test_a_cause_outranks_a_wait_for_another_role() -> None:
-    ranked = [("", 0.0), ("unknown", 0.9), ("partner", 1.0), ("client", 0.9), ("io", 0.4), ("stopped", 0.9)]
-    for least, place in zip(range(len(ranked)), ranked, strict=True):
-        assert most_telling(ranked[: least + 1], lambda cause: cause) == place
+    ranks = [("", 0.0), ("unknown", 0.9), ("partner", 1.0), ("client", 0.9), ("io", 0.4), ("stopped", 0.9)]
+    assert ranked(ranks, lambda cause: ("insert", *cause)) == ranks[::-1]
+
+
+@given(st.permutations([("query", 0.96), ("zeta", 1.0), ("insert", 1.0), ("delete", 0.4), ("query2", 0.97)]))
+def test_roles_go_by_share_and_equal_shares_by_role(stalls: list[tuple[str, float]]) -> None:
+    order = ["insert", "query", "query2", "zeta", "delete"]
+    assert [role for role, _ in ranked(stalls, lambda stall: (stall[0], "stopped", stall[1]))] == order
