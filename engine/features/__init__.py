@@ -18,13 +18,20 @@ from workloads.api.options import checked, options_of
 
 if TYPE_CHECKING:
     from engine.core.model import Config
+    from engine.features.feature import Tables
     from engine.host.kernel_settings import Knob
 
-__all__ = ["MeasuredStep", "around_cells", "chosen_options", "conditions", "features", "knobs",
+__all__ = ["MeasuredStep", "around_cells", "chosen_options", "conditions", "features", "knobs", "tables",
            "with_options", "with_parts"]  # fmt: skip
 
 # Modules, with a FEATURE in each; PGBED_FEATURES adds to them.
-REGISTRY = ["engine.features.counters", "engine.features.device", "engine.features.scheduler"]
+REGISTRY = [
+    "engine.features.counters",
+    "engine.features.device",
+    "engine.features.published",
+    "engine.features.response_times",
+    "engine.features.scheduler",
+]
 
 
 def features() -> tuple[Feature, ...]:
@@ -56,6 +63,11 @@ def with_parts(values: Mapping[str, Any]) -> Iterator[tuple[Feature, Any]]:
 def knobs() -> dict[str, Knob]:
     """Settings of the machine that a config may have, by name."""
     return {name: knob for feature in features() for name, knob in feature.knobs.items()}
+
+
+def tables() -> Tables:
+    """The functions of all features' tables, by key."""
+    return {key: table for feature in features() for key, table in feature.tables().items()}
 
 
 def conditions(parts: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

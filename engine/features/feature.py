@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from engine.results.section import Section
     from workloads.api.base import Step
     from workloads.client.counter_page import Page
+
+Tables = Mapping[str, "Callable[[Comparison], Iterable[Section]]"]
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -87,5 +90,20 @@ class Feature:
         return ()
 
     def sections(self, comparison: Comparison) -> Iterable[Section]:
-        """Sections that the feature adds to a comparison."""
+        """Sections that the feature adds to a comparison, in all its forms."""
         return ()
+
+    def tables(self) -> Tables:
+        """Functions of tables that it adds for people alone, which are made when they are shown, by their keys."""
+        return {}
+
+
+class TablesOnly(Feature):
+    """A feature that adds tables and nothing else: `TABLES` of the module `tables` in its package."""
+
+    def __init__(self, package: str) -> None:
+        self.name, self._module = package.rpartition(".")[2], f"{package}.tables"
+
+    def tables(self) -> Tables:
+        tables: Tables = import_module(self._module).TABLES
+        return tables

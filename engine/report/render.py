@@ -46,15 +46,16 @@ def print_comparison(comparison: Comparison, console: Console, *, published: boo
         console.print(shown, soft_wrap=not console.is_terminal)  # one line, for programs that read it
     for line in header(comparison):
         console.print(Text(visible(line)), soft_wrap=True)
-    sections = tables.sections(comparison, with_published=published, brief=bool(rest))
-    _print_sections(sections, console, plain)
+    every = tables.sections(comparison, *["figures"] * published)
+    shown_sections = [section for section in every if not rest or section.key in tables.BRIEF]
+    _print_sections(shown_sections, console, plain)
     if not rest:
         _print_footer(footer(comparison), console, plain)
         return
     of_data = comparison.remarks
     remarks = [*_few_pairs(comparison), *(cell.text for cell in of_data.left_out), *_gathered(of_data.findings)]
     more = {
-        "table": len(tables.sections(comparison, with_published=published)) - len(sections),
+        "table": len(every) - len(shown_sections),
         "note": len(remarks) - MOST_NOTES,
     }
     counts = " and ".join(f"{number} more {what}{'s' * (number > 1)}" for what, number in more.items() if number > 0)
@@ -148,7 +149,7 @@ def to_markdown(comparison: Comparison, *, published: bool = False) -> Visible:
     """The terminal's tables, for a ticket or a mail."""
     parts = _answers(comparison)
     parts.append("\n".join(f"{markdown_text(line)}  " for line in header(comparison)))
-    parts += _markdown_tables(tables.sections(comparison, with_published=published))
+    parts += _markdown_tables(tables.sections(comparison, *["figures"] * published))
     parts.append("\n".join(f"- {markdown_text(line)}" for line in footer(comparison)))
     return visible_lines("\n\n".join(parts) + "\n")
 

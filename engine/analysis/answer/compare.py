@@ -8,7 +8,6 @@ from pathlib import Path
 
 from engine.analysis.answer.answer_lines import answer
 from engine.analysis.causes import cpu_wait, function_section, statement_plans, sweeps, time_parts
-from engine.analysis.cells import publication
 from engine.analysis.cells.compared_cells import METRICS, ComparedCells
 from engine.analysis.cells.run_results import CellResult, RunResult, load
 from engine.analysis.checks import comparability, setting_differences
@@ -90,7 +89,6 @@ def compare(paths: Sequence[Path], base: str | None = None, level: float | None 
         *statement_plans.plan_changes(cells, ratios),
         *sweeps.sections(comparison, swept),
         group_verdicts.section(groups),
-        *publication.tables(comparison, cells.runs[0].manifest),
         time_parts.section(attributions, cells.steps),
         function_section.section(function_costs.function_costs(cells), cells.steps),
         setting_differences.section(cells, setting_differences.differences(cells)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.cells import hang_site, published_line, transactions
+from engine.analysis.cells import hang_site, transactions
 from engine.analysis.statistics import metrics
 from engine.core.errors import UserError
 from engine.core.model import Cell, Manifest
@@ -15,7 +15,7 @@ from engine.core.record import converted
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EngineStart, EventRow, SliceRow, StepRow
-from engine.journal.totals import StepTotals, progress
+from engine.journal.totals import StepTotals
 from engine.results.cell_step import StallRecord
 from workloads.api.report import Report
 
@@ -144,25 +144,6 @@ def _span_ns(sessions: Iterable[EngineStart], attempts: Iterable[Attempt]) -> tu
     began = [session.wall(attempt.started_ns) for session, attempt in known]
     ended = [session.wall(attempt.ended_ns or attempt.started_ns) for session, attempt in known]
     return (min(began), max(ended)) if known else (0, 0)
-
-
-def steps_of(result: RunResult) -> Iterable[tuple[CellResult, StepResult]]:
-    return ((cell, step) for cell in result.cells for step in cell.steps.values())
-
-
-def published_by_cell(runs: Iterable[RunResult]) -> list[tuple[CellResult, str, dict[str, float | None]]]:
-    lines = []
-    for run in runs:
-        with JournalReader(run.path) as reader:
-            for cell, step in steps_of(run):
-                seconds = (
-                    published_line.Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
-                    for role in reader.roles(step.id)
-                    if role.client == 1  # like the reference, which takes percentiles of its first client
-                    for row in reader.role_seconds(role.id)
-                )
-                lines.append((cell, step.name, published_line.published(step.kind, step.totals, seconds)))
-    return lines
 
 
 def _cell(reader: JournalReader, cell: Cell, attempt: Attempt | None, finished: Container[str]) -> CellResult:

@@ -28,7 +28,6 @@ from engine.report.journals import Recorded
 from engine.report.origins import Origins
 from engine.report.policy import policy
 from engine.report.tables.counters import statistics
-from engine.report.tables.response_times import PERCENTILES
 from engine.report.tables.section import value_text
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, Ratio
@@ -81,7 +80,7 @@ class StepPart:
 
 def page(comparison: Comparison, known: Origins, recorded: Recorded) -> Visible:
     """Return the whole page. Raises UserError if a journal is damaged."""
-    sections = [*PERCENTILES(comparison), *tables.sections(comparison), *statistics(comparison, recorded)]
+    sections = [*tables.sections(comparison, "percentiles"), *statistics(comparison, recorded)]
     data, graphs = charts(comparison, recorded), flames.flames(comparison)
     libraries = (*LIBRARY, *(flame.LIBRARY[1:] if graphs else ()))
     scripts = [*map(flame.vendored, libraries), *map(_own, OWN)]

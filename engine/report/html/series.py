@@ -17,8 +17,7 @@ import numpy.typing as npt
 from engine.core.errors import UserError
 from engine.journal.reader import JournalReader
 from engine.journal.rows import EventRow, StepRow
-from engine.journal.totals import role_place
-from engine.report.tables.response_times import LUMPED_ROLES
+from engine.journal.totals import LUMPED_ROLES, role_place
 from engine.view.events import event_words, until_ns
 from engine.view.step_details import band
 from engine.view.step_series import is_sliver

@@ -1,7 +1,7 @@
 """The tables of a comparison, in reading order: one registry for terminal, Markdown and page.
 
-A table is a function of a comparison that yields sections, or the key of a section that the comparison has; its other
-sections come last. Those without rows are not shown.
+A table is a function of a comparison that yields sections, or the key of a feature's table or of a section that the
+comparison has; all others of these come last. Those without rows are not shown.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from engine.report.tables import counters, performance, published, response_times, statements, time_parts, transactions
+from engine import features
+from engine.report.tables import counters, performance, statements, time_parts, transactions
 from engine.results.comparison import Comparison
+from engine.results.ratio import DELETE_PLAN, RATE, TIME
 from engine.results.section import Row, Section, row
 
 MOST_ROWS = 8
@@ -19,6 +21,7 @@ MOST_SECTIONS = 20  # of a kind, such as plans
 TableFunction = Callable[[Comparison], Iterable[Section]]
 
 TABLES: tuple[TableFunction | str, ...] = (
+    "percentiles",
     "sweep",
     performance.repeats,
     "groups",
@@ -29,13 +32,13 @@ TABLES: tuple[TableFunction | str, ...] = (
     performance.EVERY_TIME,
     performance.PER_OPERATION,
     performance.READ,
-    response_times.LATENCY,
-    response_times.buckets,
+    "latency",
+    "buckets",
     time_parts.stalls,
     time_parts.HANGS,
     performance.KEPT_UP,
     performance.SIZES,
-    published.figures,
+    "figures",
     counters.PLANNER,
     counters.STATEMENT_PHASES,
     counters.RUN_QUEUE,
@@ -45,7 +48,7 @@ TABLES: tuple[TableFunction | str, ...] = (
     time_parts.waits,
     time_parts.SCHEDULING,
     time_parts.PROGRAMS,
-    response_times.TRANSACTION_TIMES,
+    "transaction times",
     transactions.SCRIPT_TIMES,
     transactions.outcomes,
     transactions.statements,
@@ -54,33 +57,26 @@ TABLES: tuple[TableFunction | str, ...] = (
     "planning",
     "plans",
 )
-BRIEF: tuple[TableFunction | str, ...] = (  # the verdicts, and figures that were asked for
-    "sweep",
-    "groups",
-    performance.THROUGHPUT,
-    performance.TIMES,
-    performance.PLANNING,
-    published.figures,
-    "published",
-)
+ON_REQUEST = ("percentiles", "figures")  # of the page, and of --published
+BRIEF = ("sweep", "groups", RATE, TIME, DELETE_PLAN, "figures", "published")  # verdicts, and figures asked for
 
 
-def sections(comparison: Comparison, *, with_published: bool = False, brief: bool = False) -> list[Section]:
-    """The tables that have rows; `with_published` adds the reference client's own figures, `brief` leaves most out."""
-    tables = (
-        BRIEF
-        if brief
-        else (*TABLES, *dict.fromkeys(section.key for section in comparison.sections if section.key not in TABLES))
-    )
+def sections(comparison: Comparison, *requested: str) -> list[Section]:
+    """The tables that have rows, those of `ON_REQUEST` only if they are requested."""
+    of_features = features.tables()
+    others = (*of_features, *(section.key for section in comparison.sections))
+    keys = (*TABLES, *(key for key in dict.fromkeys(others) if key not in TABLES))
     return [
         section
-        for table in tables
-        if with_published or table is not published.figures
-        for section in (
-            map(shortened, comparison.section(table)[:MOST_SECTIONS]) if isinstance(table, str) else table(comparison)
-        )
+        for table in keys
+        if table not in ON_REQUEST or table in requested
+        for section in _sections(comparison, of_features.get(table, table) if isinstance(table, str) else table)
         if section.rows
     ]
+
+
+def _sections(comparison: Comparison, table: TableFunction | str) -> Iterable[Section]:
+    return map(shortened, comparison.section(table)[:MOST_SECTIONS]) if isinstance(table, str) else table(comparison)
 
 
 def shortened(section: Section) -> Section:

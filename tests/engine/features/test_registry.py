@@ -6,6 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,10 @@ from engine.journal.writer import JournalWriter
 from engine.plan.prepare import prepare
 from engine.plan.request import Request, request_of, request_options
 from engine.postgres import configs
+from engine.report import tables
 from engine.report.render import to_json
+from engine.results.comparison import Comparison
+from engine.results.section import Section
 from engine.run.control import Commands
 from engine.run.guest import GuestAttempt
 from engine.run.stop import Stop
@@ -99,10 +103,15 @@ def test_each_hook_of_a_feature_is_entered(
     assert set(notes.read_text().split()) == {*noting_feature.HOOKS}
 
 
-def offered(counted: Path) -> set[str]:
-    """Options, entries of configs, and sections of a comparison that depend on the features."""
-    sections = {section.key for section in compare([counted]).sections}
-    return {option.name for option in request_options()} | {*features.knobs()} | sections
+def offered() -> set[str]:
+    """Options and entries of configs that depend on the features."""
+    return {option.name for option in request_options()} | {*features.knobs()}
+
+
+def shown(comparison: Comparison) -> dict[str, list[Section]]:
+    """The tables of a comparison, each in its parts."""
+    every = tables.sections(comparison, *tables.ON_REQUEST)
+    return {key: list(parts) for key, parts in groupby(every, lambda section: section.key.partition(".")[0])}
 
 
 @pytest.mark.parametrize("left_out", features.REGISTRY)
@@ -110,12 +119,14 @@ def test_each_feature_can_be_taken_away(
     left_out: str, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded, feature = unpacked("two-builds", tmp_path / "run"), import_module(left_out).FEATURE
-    counted = make_run(tmp_path / "counted", change=with_pmu)
-    comparison, before = to_json(compare([recorded])), offered(counted)
+    run = make_run(tmp_path / "made", options={"preset": "insert-2024-05"}, change=with_pmu)
+    written, comparison, before = to_json(compare([recorded])), compare([run]), offered()
+    every, added = shown(comparison), {part.key for part in feature.sections(comparison)} | feature.tables().keys()
     monkeypatch.setattr(features, "REGISTRY", [module for module in features.REGISTRY if module != left_out])
-    assert to_json(compare([recorded])) == comparison
+    assert to_json(compare([recorded])) == written
     gone = {option.name for option in options_of(feature.options)} | {*feature.knobs}
-    assert gone and before - offered(counted) == gone | (before & {feature.name})
+    assert before - offered() == gone and (gone or added & every.keys())
+    assert shown(compare([run])) == {key: parts for key, parts in every.items() if key not in added}
     for config in ("readahead-0",) if feature.knobs else ():
         with pytest.raises(UserError, match=r"\[device\] has 'read_ahead_kb'; known: $"):
             configs.resolve([config])

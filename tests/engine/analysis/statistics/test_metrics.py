@@ -1,4 +1,4 @@
-"""Every published figure against its formula, worked out by hand."""
+"""Every figure of a step against its formula, worked out by hand."""
 
 from dataclasses import replace
 
@@ -7,84 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.analysis.cells import published_line
-from engine.analysis.cells.published_line import Second
 from engine.analysis.statistics import metrics
 from engine.journal.totals import StepTotals, ops, rows, sla
-from tests.support.totals import SECOND_NS, made_role, made_totals
+from tests.support.totals import made_role, made_totals
 from workloads.api.report import Report
 
 LOAD = replace(made_totals("l.i0", "load", 100_000.0), seconds=20.0)  # 2M rows, 20 000 statements
 QUERY = made_totals("qr100", "query", 8_000.0)  # 61 s, 488 000 queries, 6 000 rows inserted
 
 
-def seconds(role: str, rates: list[int], client: int = 1) -> list[Second]:
-    return [Second(client, role, place * SECOND_NS, SECOND_NS, rate) for place, rate in enumerate(rates)]
-
-
-def test_the_published_line_of_a_load_step() -> None:
-    line = published_line.published("load", LOAD, seconds("insert", list(range(1, 101))))
-    assert line == pytest.approx(
-        {
-            "ips": 100_000,
-            "qps": 0,
-            "rps": 100,
-            "rmbps": 800 / 1024,
-            "wps": 200,
-            "wmbps": 3200 / 1024,
-            "rpq": 0.001,
-            "rkbpq": 0.008,
-            "wpi": 0.002,
-            "wkbpi": 0.032,
-            "csps": 2000,
-            "cpups": 25.0,  # 10 s busy of 40 s
-            "cspq": 0.02,
-            "cpupq": 5.0,  # 10 s / 2M rows
-            "ccpupq": 0.7,
-            "dbgb1": 180 / 1024,
-            "dbgb2": 1.0,
-            "rss": 0.25,
-            "maxop": 0.003,
-            "p50": 51,
-            "p99": 2,
-            "minlk": None,
-            "minlkms": None,
-            "shortd": None,
-        }
-    )
-    assert list(line) == [*published_line.PUBLISHED, *published_line.UNPUBLISHED]
-
-
-def test_lookups_and_short_deletes_stand_beside_the_line() -> None:
+def test_lookups_and_short_deletes_are_figures_of_their_roles() -> None:
     roles = {
         "insert": made_role(100, 5000, min_lookups=4, min_lookup_ns=6_000_000, connect_ns=3_000_000),
         "delete": made_role(100, 5000, short_deletes=7),
     }
     totals = replace(QUERY, roles=roles)
-    line = published_line.published("write", totals)
-    assert (line["minlk"], line["minlkms"], line["shortd"]) == (4, 1.5, 7)
     figures = metrics.role_figures("write", totals, "insert")
     assert (figures["min_lookups"], figures["min_lookup_ms"], figures["connect_ms"]) == (4, 1.5, 3.0)
     assert metrics.role_figures("write", totals, "delete")["short_deletes"] == 7
-
-
-def test_the_published_line_divides_by_queries_or_inserts() -> None:
-    line = published_line.published("query", QUERY)
-    queries, inserts = 488_000, 6_000
-    assert line["qps"] == pytest.approx(8_000)
-    assert line["ips"] == pytest.approx(inserts / 61)
-    assert line["rpq"] == pytest.approx(2000 / queries)
-    assert line["cspq"] == pytest.approx(40_000 / queries)
-    assert line["wpi"] == pytest.approx(4000 / inserts)
-    assert line["wkbpi"] == pytest.approx(64_000 / inserts)
-    assert line["p50"] is None
 
 
 def test_index_steps_count_rows_indexed_once() -> None:
     totals = made_totals("l.x", "index", 400_000.0)
     assert ops("index", totals) == rows("index", totals) == 100_100
     assert metrics.step_figures("index", totals)["rate_per_s"] == pytest.approx(400_000)
-    assert published_line.published("index", totals)["ips"] == pytest.approx(400_000)
 
 
 def test_figures_per_operation() -> None:
@@ -112,11 +58,6 @@ def test_machine_counters_are_left_out_of_a_sliced_step() -> None:
     sliced = replace(QUERY, wall_seconds=2 * QUERY.seconds)
     assert metrics.step_figures("query", QUERY)["device_written_kb_per_op"] is not None
     assert metrics.step_figures("query", sliced)["device_written_kb_per_op"] is None
-    line, plain = published_line.published("query", sliced), published_line.published("query", QUERY)
-    of_machine = {"rps", "rmbps", "wps", "wmbps", "rpq", "rkbpq", "wpi", "wkbpi", "csps", "cpups", "cspq", "cpupq"}
-    assert {name for name in of_machine if line[name] is None} == of_machine
-    rest = plain.keys() - of_machine
-    assert {name: line[name] for name in rest} == {name: plain[name] for name in rest}
 
 
 def test_probe_coverage_is_by_the_machines_clock() -> None:
@@ -185,43 +126,16 @@ def query_step(target_per_s: float, rows: int, elapsed_s: float) -> StepTotals:
     return replace(QUERY, seconds=elapsed_s, roles=roles, rate_target_per_s=target_per_s)
 
 
-def test_rate_percentiles_take_the_reference_clients_element() -> None:
-    """Descending order, element round(x / 100 x count): of 100 down to 1 the 50th is 51 and the 99th is 2."""
-    rates = seconds("query", list(range(1, 101)))
-    assert published_line.rate_percentiles("query", rates, (50, 99)) == [51, 2]
-    assert published_line.rate_percentiles("load", rates, (50, 99)) == [None, None]
-    assert published_line.rate_percentiles("query", rates[:9], (50,)) == [None]
-
-
-def test_rates_of_clients_are_added_up_second_by_second() -> None:
-    both = seconds("query", [10] * 20) + seconds("query", [5] * 20, client=2)
-    assert published_line.rate_percentiles("query", both, (50,)) == [15]
-    assert published_line.published("query", QUERY, both)["p50"] == 10  # as published: the first client only
-
-
-def test_a_sliver_at_the_end_belongs_to_the_second_before_it() -> None:
-    """The step ended 4 ms after a tick: an interval of its own would be a rate of 0, and so the 99th percentile."""
-    full = seconds("query", [100] * 11)
-    sliver = Second(1, "query", full[-1].t_ns + 4_000_000, 4_000_000, 0)
-    assert published_line.rate_percentiles("query", [*full, sliver], (99,)) == [pytest.approx(100 / 1.004)]
-    half = replace(sliver, dt_ns=500_000_000, count=30)
-    assert published_line.rate_percentiles("query", [*full, half], (99,)) == [60]
-
-
 def test_every_query_worker_counts() -> None:
     """Two workers are the roles query and query2."""
     roles = {**QUERY.roles, "query2": made_role(1000, 10_000, max_ns=9_000_000)}
     both = replace(QUERY, roles=roles)
     assert ops("query", both) == ops("query", QUERY) + 1000
     assert metrics.max_op_s(both) == 0.009
-    rates = seconds("query", [10] * 20) + seconds("query2", [5] * 20)
-    assert published_line.rate_percentiles("query", rates, (50,)) == [15]
 
 
 def test_what_is_missing_is_none() -> None:
     bare = replace(LOAD, host={}, device={}, wal_bytes=None, roles={}, database_bytes=0)
-    line = published_line.published("load", bare)
-    assert {line[name] for name in ("rps", "wpi", "csps", "cpups", "cpupq", "dbgb1", "rpq")} == {None}
     assert metrics.step_figures("load", bare)["wal_bytes_per_op"] is None
     assert metrics.step_figures("pause", replace(bare, seconds=60.0, primary_metric=None))["rate_per_s"] is None
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, stdev
 
 from engine.analysis.statistics import metrics
+from engine.features.feature import Tables
+from engine.journal.totals import LUMPED_ROLES
 from engine.report.tables.section import Line, RoleTable, Table
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
@@ -18,8 +20,6 @@ from workloads.client.histogram import REFERENCE_BUCKETS
 BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]
 TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
-# With too few statements for a distribution; of a server that is only watched, no response times are known.
-LUMPED_ROLES = ("index", "task", "server")
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
 STARTED = "not timed: each client's first transaction, if it was under way when the step began, and those that failed"
 
@@ -138,3 +138,11 @@ def _times(lengths_ms: Sequence[float], done: int) -> tuple[Value, ...]:
         max(lengths_ms),
         stdev(lengths_ms) if len(lengths_ms) > 1 else None,
     )
+
+
+TABLES: Tables = {
+    "latency": LATENCY,
+    "buckets": buckets,
+    "percentiles": PERCENTILES,
+    "transaction times": TRANSACTION_TIMES,
+}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from engine.core.model import Manifest
 from engine.core.record import converted
+from engine.journal.manifest import read_manifest
 from engine.results.comparison import Comparison
 from engine.results.section import Column as SectionColumn
 from engine.results.section import Figure, Section, Value, row
@@ -26,7 +28,7 @@ MOST_UNMATCHED = 4  # published subjects, beside the base, that are shown althou
 
 def named(manifest: Manifest) -> Preset | None:
     """The preset of a run, from the program's own files, not the record's."""
-    options = _options(manifest)
+    options = converted(manifest.workload.get("options") or {}, dict[str, Any], "manifest.json: workload: options")
     try:
         chosen = preset(str(options["preset"])) if options.get("preset") else None
     except (UnknownName, ValueError):  # of another version
@@ -34,11 +36,12 @@ def named(manifest: Manifest) -> Preset | None:
     return chosen if chosen is not None and chosen.workload == manifest.workload.get("name") else None
 
 
-def tables(comparison: Comparison, manifest: Manifest) -> Iterator[Section]:
-    """The tables of the publication next to ours; none without a preset. `manifest` is the first run's.
+def sections(comparison: Comparison) -> Iterator[Section]:
+    """The tables of the publication next to ours; none if the first run has no preset.
 
     Ratios by "subject" are to that of a base, by "line" to the first line of the same subject.
     """
+    manifest = read_manifest(Path(next(iter(comparison.measured.folders.values()))))
     publication = named(manifest)
     if publication is None:
         return
@@ -46,11 +49,6 @@ def tables(comparison: Comparison, manifest: Manifest) -> Iterator[Section]:
         differs = tuple(_differences(comparison, manifest, publication, table))
         for against in table.against:
             yield from _sections(comparison, publication, table, against, differs)
-
-
-def _options(manifest: Manifest) -> dict[str, Any]:
-    record = manifest.workload.get("options") or {}
-    return converted(record, dict[str, Any], "manifest.json: workload: options")
 
 
 def _sections(

@@ -1,4 +1,4 @@
-"""The reference's own line for a step: its columns, by its formulas."""
+"""Our figures of each step as the published program prints them: its columns, by its formulas."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 
+from engine.analysis.cells.run_results import CellResult, RunResult, load
 from engine.analysis.statistics.metrics import SLIVER_NS, counter_per, max_op_s, per
 from engine.host.machine_counters import CPU_COLUMNS, cpu_busy_ns
-from engine.journal.totals import StepTotals, ops, rows
+from engine.journal.reader import JournalReader
+from engine.journal.totals import StepTotals, ops, progress, rows
+from engine.results.averages import middle
+from engine.results.comparison import Comparison
+from engine.results.section import NAME, Column, Section, columns, row
 from workloads.api.base import role_kind
 
 GIB = 2**30
+ACROSS = 4  # subjects in one table
 MIN_INTERVALS = 10  # the reference gives no percentile of fewer per-second rates
 
 # The columns of the published line, in its order: unit and digits after the point.
@@ -41,6 +48,38 @@ PUBLISHED: dict[str, tuple[str, int]] = {
 }
 # Counts of the reference that have no column: lookups of the least key, deletes that missed rows.
 UNPUBLISHED: dict[str, tuple[str, int]] = {"minlk": ("lookups", 0), "minlkms": ("ms each", 3), "shortd": ("deletes", 0)}
+
+
+def sections(comparison: Comparison) -> Iterable[Section]:
+    names = {(cell.run, cell.cell): cell.subject for cell in comparison.cells}
+    runs = [load(Path(folder)) for folder in comparison.measured.folders.values()]
+    lines = [(names.get((cell.run, cell.cell.id)), step, line) for cell, step, line in _lines(runs)]
+    measured = {step for _, step, line in lines if line["ips"] or line["qps"]}  # a pause has no figures
+    for step in (step for step in comparison.steps if step in measured):
+        for start in range(0, len(comparison.names), ACROSS):
+            shown, figures = comparison.names[start : start + ACROSS], []
+            for figure, (unit, digits) in (PUBLISHED | UNPUBLISHED).items():
+                known = [(of, line[figure]) for of, at, line in lines if at == step]
+                values = [middle([value for of, value in known if of == name and value is not None]) for name in shown]
+                if any(value is not None for value in values):
+                    texts = ("NA" if value is None else _text(value, digits) for value in values)
+                    figures.append(row(figure, unit, *texts))
+            title = f"{step}: the published figures (median of cells)"
+            yield Section("figures", title, columns("", Column("unit", NAME), *shown), tuple(figures))
+
+
+def _lines(runs: Iterable[RunResult]) -> Iterable[tuple[CellResult, str, dict[str, float | None]]]:
+    for run in runs:
+        with JournalReader(run.path) as reader:
+            for cell in run.cells:
+                for step in cell.steps.values():
+                    seconds = (
+                        Second(role.client, role.name, row.t_ns, row.dt_ns, progress(role.name, row))
+                        for role in reader.roles(step.id)
+                        if role.client == 1  # like the reference, which takes percentiles of its first client
+                        for row in reader.role_seconds(role.id)
+                    )
+                    yield cell, step.name, published(step.kind, step.totals, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +156,6 @@ def rate_percentiles(kind: str, seconds: Iterable[Second], percents: Sequence[fl
     return [rates[max(1, int(percent / 100 * len(rates) + 0.5)) - 1] for percent in percents]
 
 
-def published_text(value: float, digits: int) -> str:
+def _text(value: float, digits: int) -> str:
     """A published figure as printed; values below 10 with decimals get three."""
     return f"{value:,.{max(digits, 3) if digits and abs(value) < 10 else digits}f}"

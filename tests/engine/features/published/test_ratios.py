@@ -11,8 +11,7 @@ from msgspec.structs import replace as replace_struct
 from rich.console import Console
 
 from engine.analysis.answer.compare import compare
-from engine.analysis.cells import publication
-from engine.journal.manifest import read_manifest
+from engine.features.published import ratios
 from engine.report import render
 from engine.results.cell_step import TransactionTimes
 from engine.results.comparison import Comparison
@@ -66,7 +65,7 @@ def test_only_our_builds_of_many_published_ones_are_shown(tmp_path: Path, monkey
     table = preset.published[0]
     lines = tuple(replace_struct(line, values=(*line.values, 1.0, 1.1, 1.2)) for line in table.lines)
     longer = replace_struct(table, subjects=(*table.subjects, "18.0", "18.1", "18.2"), lines=lines)
-    monkeypatch.setattr(publication, "preset", lambda _: replace_struct(preset, published=(longer,)))
+    monkeypatch.setattr(ratios, "preset", lambda _: replace_struct(preset, published=(longer,)))
     (shown,) = of_preset(tmp_path / "run").section("published")
     assert [name for name in headings(shown) if "published" in name] == [
         "17beta1 published",
@@ -95,7 +94,7 @@ def test_other_runs_have_none(tmp_path: Path) -> None:
 
 def of_copies(path: Path, builds: tuple[str, ...]) -> list[Section]:
     """The tables of copy-ring, where each further build's transactions take a tenth less than the one's before."""
-    comparison, manifest = compare([make_run(path, builds=builds)]), read_manifest(path)
+    comparison, manifest = compare([make_run(path, builds=builds)]), json.loads((path / "manifest.json").read_text())
     cells = tuple(
         replace(cell, step="script.c1", transactions=TransactionTimes(
             count=50, total_s=250 * part, mean_ms=5000 * part, median_ms=4900 * part, min_ms=4600 * part,
@@ -104,10 +103,9 @@ def of_copies(path: Path, builds: tuple[str, ...]) -> list[Section]:
         for cell in comparison.cells if cell.step == "l.i0"
         for part in [0.9 ** comparison.names.index(cell.subject)]
     )  # fmt: skip
-    workload = dict(manifest.workload) | {"name": "pgbench", "options": {"preset": "copy-ring"}}
-    return list(
-        publication.tables(replace(comparison, cells=cells, steps=("script.c1",)), replace(manifest, workload=workload))
-    )
+    manifest["workload"] |= {"name": "pgbench", "options": {"preset": "copy-ring"}}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return list(ratios.sections(replace(comparison, cells=cells, steps=("script.c1",))))
 
 
 @pytest.mark.parametrize(

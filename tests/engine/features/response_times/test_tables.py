@@ -16,9 +16,9 @@ from rich.console import Console
 
 from engine.analysis.answer.compare import compare
 from engine.core.model import Cell
+from engine.features.response_times.tables import BUCKETS_ACROSS, _joined
 from engine.journal.totals import StepTotals
 from engine.report import render
-from engine.report.tables.response_times import BUCKETS_ACROSS, _joined
 from engine.results.ratio import CHANGED, LATENCIES
 from tests.support.journal import make_run
 from workloads.client import histogram
