@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, median, stdev
 
+from engine.analysis.cells import transactions
 from engine.analysis.statistics import metrics
 from engine.features.feature import Tables
 from engine.journal.totals import LUMPED_ROLES
@@ -116,8 +116,10 @@ PERCENTILES = RoleTable(
 
 def _transactions(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     cells = comparison.of(subject, step)
-    if lengths_ms := [ms for cell in cells if cell.transactions for ms in cell.transactions.each_ms]:
-        yield _times(lengths_ms, sum(cell.ops for cell in cells)), ""
+    if times := transactions.times([ms for cell in cells if cell.transactions for ms in cell.transactions.each_ms]):
+        count = Figure(times.count, remarks=(STARTED,) * (times.count < sum(cell.ops for cell in cells)))
+        figures = (times.total_s, times.mean_ms, times.median_ms, times.min_ms, times.max_ms, times.stddev_ms)
+        yield (count, *figures), ""
 
 
 TRANSACTION_TIMES = Table(
@@ -126,18 +128,6 @@ TRANSACTION_TIMES = Table(
     (Column("n", "count"), *(Column(name, "short") for name in ("total s", "mean", "median", "min", "max", "stddev"))),
     _transactions,
 )
-
-
-def _times(lengths_ms: Sequence[float], done: int) -> tuple[Value, ...]:
-    return (
-        Figure(len(lengths_ms), remarks=(STARTED,) if len(lengths_ms) < done else ()),
-        sum(lengths_ms) / 1e3,
-        fmean(lengths_ms),
-        median(lengths_ms),
-        min(lengths_ms),
-        max(lengths_ms),
-        stdev(lengths_ms) if len(lengths_ms) > 1 else None,
-    )
 
 
 TABLES: Tables = {
