@@ -38,8 +38,9 @@ def applied(
     progress: Callable[[str], None],
 ) -> dict[str, Config]:
     """Fit each config to each build, by `config_key`. Raises UserError for settings that cannot run or be compared."""
+    typed = configs.overrides(request.overrides)
     configs_of = {
-        (spec.name, build.label): configs.apply(spec, build, machine, values)
+        (spec.name, build.label): configs.apply(spec, build, machine, values, typed)
         for spec, values in changes.items()
         for build in builds
     }

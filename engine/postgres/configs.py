@@ -132,8 +132,14 @@ def overrides(texts: Iterable[str], option: str = "--set") -> tuple[tuple[str, s
     return tuple(pairs)
 
 
-def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tuple[str, str]] = ()) -> Config:
-    """The config for `build`: `auto` scaled to `machine`, with `changes` on top.
+def apply(
+    spec: ConfigSpec,
+    build: Build,
+    machine: Machine,
+    changes: Sequence[tuple[str, str]] = (),
+    typed: Sequence[tuple[str, str]] = (),
+) -> Config:
+    """The config for `build`: `auto` scaled to `machine`, with `changes` on top, some of them `typed` by the user.
 
     `Config.dropped` names the settings left out: see `setting_kinds.why_dropped`. Raises UserError for a value that the
     server refuses.
@@ -153,7 +159,8 @@ def apply(spec: ConfigSpec, build: Build, machine: Machine, changes: Sequence[tu
         del values[name]
         dropped.append(name)
     where = f"config '{spec.name}' on {build.label}"
-    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), where, tuple(changes)):
+    setters = tuple((name, "--set" if (name, value) in typed else "the workload's") for name, value in changes)
+    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), where, setters):
         del values[name]
         dropped.append(name)
     origin = spec.origin
@@ -332,7 +339,7 @@ def known_to(postgres: Path) -> tuple[str, ...]:
 
 @functools.cache
 def _unknown_to(
-    postgres: Path, settings: tuple[tuple[str, str], ...], where: str, typed: tuple[tuple[str, str], ...]
+    postgres: Path, settings: tuple[tuple[str, str], ...], where: str, setters: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
     """The names that a server does not know, found by having it read the settings without starting.
 
@@ -351,7 +358,8 @@ def _unknown_to(
     missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(answer.errors))
     if missing:  # the server checks values only if it knows all names
         left = tuple((name, value) for name, value in settings if name not in missing)
-        return missing + _unknown_to(postgres, left, where, typed)
+        return missing + _unknown_to(postgres, left, where, setters)
     complaint = " / ".join(_COMPLAINT.findall(answer.errors)) or answer.shown
-    option = "".join(f"--set {name}={value}: " for name, value in typed if f'"{name}"' in complaint)
-    raise UserError(f"{option}{where}: {complaint}")
+    setter = {name: who for name, who in setters if f'"{name}"' in complaint}
+    named = "".join(f"{setter[name]} {name}={value}: " for name, value in settings if name in setter)
+    raise UserError(f"{named}{where}: {complaint}")

@@ -71,7 +71,7 @@ NAMED = ("cx5", "cx7", "cx9a2_bee", "cx9a2_c8r32")
 
 def one(spec: str, build: Build, *texts: str) -> Config:
     (config,) = resolve([spec])
-    return apply(config, build, MACHINE, overrides(texts))
+    return apply(config, build, MACHINE, overrides(texts), overrides(texts))
 
 
 @pytest.mark.parametrize("column, name", list(enumerate(NAMED)))
@@ -203,6 +203,8 @@ def test_a_refused_value_is_an_error_before_the_run(text: str, said: str, build:
     with pytest.raises(UserError, match=said) as caught:
         one("cx5", build(16), text)
     assert str(caught.value).startswith(f"--set {text}: config 'cx5' on ")
+    with pytest.raises(UserError, match=f"^the workload's {text}: config 'cx5' on "):
+        apply(resolve(["cx5"])[0], build(16), MACHINE, overrides([text]))
     assert "configuration file" not in str(caught.value)  # the throw-away one of this check is no help
 
 
