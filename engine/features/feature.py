@@ -13,7 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from engine.builds.nix import Progress
-    from engine.core.model import Config
+    from engine.core.model import Config, Manifest
     from engine.host.doctor import Need
     from engine.host.kernel_settings import Knob
     from engine.plan.prepare import Draft
@@ -67,7 +67,7 @@ class Feature:
         yield from ()
         return self.part()
 
-    def check_resumed(self, part: Any, progress: Progress, roots: Path) -> None:
+    def check_resumed(self, part: Any, manifest: Manifest, run: Path, progress: Progress) -> None:
         """Raise UserError if a run cannot be continued as it began."""
 
     def programs(self, part: Any) -> Iterable[Path]:

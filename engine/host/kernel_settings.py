@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from engine.core.errors import UserError
+from engine.core.text import visible
 
 # Of all files, those that are ever restored.
 PLACES = re.compile(
     r"/sys/block/[A-Za-z0-9_!-][A-Za-z0-9._!-]{0,63}/queue/\w+|/sys/kernel/(mm/\w+/enabled|debug/sched/\w+)"
     r"|/proc/sys/(vm/\w+|kernel/sched_\w+)"
 )
+VALUE = re.compile(r"\w{1,18}")  # of all values, those that are ever restored
 CHOSEN = re.compile(r"\[(\w+)\]")  # of the words in a file, the one in force
 LEFT = Path("/run/pgbed")  # a boot clears it, and resets the kernel
 DEBUGFS = Path("/sys/kernel/debug")
@@ -117,22 +119,26 @@ def _restored(files: Iterable[Path]) -> Iterator[None]:
             restore(before)
 
 
-def restore(before: Mapping[str, str]) -> None:
-    """Write values back to their files, and to no others."""
+def restore(before: Mapping[str, str]) -> list[str]:
+    """Write values back to their files, and to no others; return a line for each."""
+    lines = []
     for path, value in before.items():
-        if PLACES.fullmatch(path) and re.fullmatch(r"\w{1,18}", value):
+        line = f"{path} could not be restored to {visible(value)}, as it was before a run: set it yourself"
+        if PLACES.fullmatch(path) and VALUE.fullmatch(value):
             with suppress(OSError):
                 Path(path).write_text(value)
+                line = f"restored {path} to {value}, as a run before had left it"
+        lines.append(line)
+    return lines
 
 
 def restore_left(folder: Path = LEFT) -> list[str]:
-    """Restore what dead engines left behind; return a line for each restored value."""
+    """Restore what dead engines left behind; return a line for each value."""
     lines = []
     for file in sorted(folder.glob("settings-*.json")) if _is_ours(folder) else ():
         with suppress(OSError), file.open("r+") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
-            restore(values := _kept(opened))
-            lines += [f"restored {path} to {value}, as a run before had left it" for path, value in values.items()]
+            lines += restore(_kept(opened))
             file.unlink()
     return lines
 
@@ -159,4 +165,7 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from None
     chosen = CHOSEN.search(text)
-    return chosen[1] if chosen else text
+    value = chosen[1] if chosen else text
+    if not VALUE.fullmatch(value):
+        raise UserError(f"{file} is {visible(value)}, which could not be restored")
+    return value

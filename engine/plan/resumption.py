@@ -52,7 +52,7 @@ def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dic
     _check_configs(manifest, request)
     _check_programs(manifest, run.parent, progress)
     for feature, part in with_parts(manifest.parts):
-        feature.check_resumed(part, progress, run.parent / ".builds")
+        feature.check_resumed(part, manifest, run, progress)
     _check_kernels(manifest, request, run.parent, progress)
     return connections
 

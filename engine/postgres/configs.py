@@ -86,7 +86,9 @@ def resolve(specs: Sequence[str]) -> tuple[ConfigSpec, ...]:
     Anything with a slash or ending in .conf or .toml is a file. Raises UserError for an unknown name, an unreadable
     file, an invalid line (file:line), or two configs of one name.
     """
-    configs = tuple(_checked(_resolve_one(spec)) for spec in specs)
+    configs = tuple(map(_resolve_one, specs))
+    for spec in configs:
+        check_device(spec.device, f"{spec.origin}: config '{spec.name}'")
     names = [spec.name for spec in configs]
     for name in names:
         if names.count(name) > 1:
@@ -203,15 +205,14 @@ def is_file(spec: str, folder: Path) -> bool:
     return spec not in _built_in() and (named or os.path.isfile(folder / spec))  # noqa: PTH113 (false, however long)
 
 
-def _checked(spec: ConfigSpec) -> ConfigSpec:
-    """A config whose settings of the machine are known and make sense. Raises UserError."""
-    known, where = knobs(), f"{spec.origin}: config '{spec.name}'"
-    for name, value in spec.device:
+def check_device(device: Iterable[tuple[str, str]], where: str) -> None:
+    """Raise UserError for a setting of the machine that is unknown or makes no sense."""
+    known = knobs()
+    for name, value in device:
         if name not in known:
             raise UserError(f"{where}: [device] has '{name}'; known: {', '.join(known)}")
         if not known[name].accepts(value):
             raise UserError(f"{where}: {name} must be {known[name].values}")
-    return spec
 
 
 def _resolve_one(spec: str) -> ConfigSpec:

@@ -22,6 +22,7 @@ from workloads.api.options import CAUSES, about
 
 if TYPE_CHECKING:
     from engine.builds.nix import Progress
+    from engine.core.model import Manifest
     from engine.host.doctor import DoctorCheck
     from engine.plan.prepare import Draft
     from engine.plan.request import Request
@@ -100,9 +101,9 @@ class CountersFeature(Feature):
             yield not_here(lack)
         return Part(options.counters, record)
 
-    def check_resumed(self, part: Part, progress: Progress, roots: Path) -> None:
+    def check_resumed(self, part: Part, manifest: Manifest, run: Path, progress: Progress) -> None:
         recorded = part.perf.get("path")
-        if recorded is not None and recorded != _perf(progress, roots):
+        if recorded is not None and recorded != _perf(progress, run.parent / ".builds"):
             raise UserError(f"perf is not {recorded} any more; name that in {perf.VARIABLE}, or start a new run")
 
     def programs(self, part: Part) -> Iterator[Path]:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.errors import UserError
-from engine.core.model import Config
+from engine.core.model import Config, Manifest
 from engine.features.feature import Feature, Nothing
 from engine.host import kernel_settings
 from engine.host.kernel_settings import Knob, Settings
 from engine.host.machine_counters import device_of
 
 if TYPE_CHECKING:
+    from engine.builds.nix import Progress
     from engine.plan.prepare import Draft
     from engine.plan.request import Request
 
@@ -45,6 +46,13 @@ class DeviceFeature(Feature):
             values = ", ".join(f"{name}={value}" for name, value in config.device)
             yield f"config {config.name}: {values} while a cell runs"
         return Nothing()
+
+    def check_resumed(self, part: Nothing, manifest: Manifest, run: Path, progress: Progress) -> None:
+        from engine.postgres import configs
+
+        for config in {config.name: config for config in manifest.configs.values()}.values():
+            configs.check_device(config.device, f"config '{config.name}' of the run")
+            kernel_settings.check(_settings(config, run))
 
     def around_cells(self, part: Nothing, config: Config, run: Path) -> AbstractContextManager[None]:
         return kernel_settings.changed(_settings(config, run))

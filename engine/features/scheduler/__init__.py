@@ -12,7 +12,7 @@ import msgspec
 
 from engine.core.errors import UserError
 from engine.core.kernel import HOST
-from engine.core.model import Config
+from engine.core.model import Config, Manifest
 from engine.features.feature import Feature
 from engine.host import kernel_settings, scheduler
 from engine.host.kernel_settings import Settings
@@ -57,7 +57,7 @@ class SchedulerFeature(Feature):
             settings(tunables, kernel.release)
         return Part(tunables)
 
-    def check_resumed(self, part: Part, progress: Progress, roots: Path) -> None:
+    def check_resumed(self, part: Part, manifest: Manifest, run: Path, progress: Progress) -> None:
         parsed([f"{name}={value}" for name, value in part.tunables])
 
     def around_cells(self, part: Part, config: Config, run: Path) -> AbstractContextManager[None]:

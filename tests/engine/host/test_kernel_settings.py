@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def test_a_missing_file_explains_what_to_mount(tmp_path: Path, monkeypatch: pyte
         check({"x": (file, "8")})
     os.mkfifo(file)  # without seeking, like a file of debugfs
     check({"x": (file, "8")})
+
+
+def test_a_value_that_could_not_be_restored_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_settings, "PLACES", re.compile(r".*/file"))
+    monkeypatch.setattr(kernel_settings, "LEFT", tmp_path / "left")
+    (file := tmp_path / "file").write_text("-1\n")
+    refused = pytest.raises(UserError, match=f"{file} is -1, which could not be restored")
+    with refused, changed({"x": (file, "8")}):
+        pass
+    assert file.read_text() == "-1\n"
+    (line,) = restore({str(file): "8\n9"})
+    assert line.startswith(f"{file} could not be restored to 8") and "\n" not in line and file.read_text() == "-1\n"
 
 
 @pytest.mark.outside

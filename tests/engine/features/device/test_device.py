@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from engine.plan.prepare import prepare
 from engine.plan.request import request_of
 from engine.postgres import configs
 from tests.support.benchcall import SECONDS, Bench, nothing_left, wait_for
+from tests.support.journal import plan_run
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,21 @@ def test_a_device_that_cannot_be_set_is_refused(label: str) -> None:
         prepare(request_of(plan), Path("/dev/shm/pgbed-none"), print)
     with pytest.raises(UserError, match="config 'readahead-0' sets devices or memory of this machine: not with"):
         FEATURE.check(request_of(plan | {"kernels": ["6.12"]}), Nothing())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("scheduler", "none", "config 'auto' of the run: .* has 'scheduler'; known: read_ahead_kb"),
+        ("read_ahead_kb", "-1", "config 'auto' of the run: read_ahead_kb must be a whole number"),
+        ("read_ahead_kb", "8", "is not on a block device"),
+    ],
+)
+def test_a_run_is_not_resumed_with_others(name: str, value: str, message: str, tmp_path: Path) -> None:
+    manifest = plan_run(tmp_path / "run")
+    configs_of = {key: replace(config, device=((name, value),)) for key, config in manifest.configs.items()}
+    with pytest.raises(UserError, match=message):
+        FEATURE.check_resumed(Nothing(), replace(manifest, configs=configs_of), Path("/dev/shm/run"), print)
 
 
 @pytest.mark.outside

@@ -14,6 +14,7 @@ from engine.host import scheduler
 from engine.plan import external_servers
 from engine.plan.request import request_of
 from tests.support.benchcall import LONG, Bench, nothing_left, wait_for
+from tests.support.journal import plan_run
 
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
@@ -26,7 +27,7 @@ def test_each_kernel_has_its_own_tunables_in_its_own_place() -> None:
     assert {str(kernel[scheduler.AUTOGROUP]) for kernel in (old, cfs, eevdf)} == {str(AUTOGROUP)}
 
 
-def test_a_tunable_that_a_kernel_lacks_is_refused() -> None:
+def test_a_tunable_that_a_kernel_lacks_is_refused(tmp_path: Path) -> None:
     tunables = parsed(["base_slice_ns=03000000"])
     assert [value for _, value in settings(tunables, "6.12.95").values()] == ["3000000"]
     with pytest.raises(UserError, match=r"Linux 6\.1\.170 does not have it; it has latency_ns, min_granularity_ns"):
@@ -44,7 +45,7 @@ def test_a_tunable_that_a_kernel_lacks_is_refused() -> None:
     with pytest.raises(UserError, match="--sched cannot be used with a=…, an external server: nothing is set"):
         external_servers.check(request_of({"builds": ["a=postgresql://u@h/d"], "sched": ["nr_migrate=1"]}))
     with pytest.raises(UserError, match="--sched base: unknown"):
-        FEATURE.check_resumed(Part((("base", "1"),)), print, Path())
+        FEATURE.check_resumed(Part((("base", "1"),)), plan_run(tmp_path / "run"), Path(), print)
 
 
 @pytest.mark.outside  # root sets them
