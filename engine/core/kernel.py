@@ -20,10 +20,10 @@ Share = Literal["9p", "erofs", "erofs+9p"]
 class Kernel:
     """A kernel image and its modules. `label` is what `--kernel` names: `6.12`, `6.12-distro`, or a user's name.
 
-    `folder` holds `lib/modules/RELEASE`, `image` is the file to boot, `digest` its sha256 and `config_digest` that of
-    the full configuration, empty without one. `options` are the configuration options that affect process placement
-    (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) say where it came from.
-    `command_line` is added to the command line of all guests.
+    `folder` holds `lib/modules/RELEASE`, `image` is the file to boot, `digest` its sha256 and `config_digest` the
+    sha256 of the full configuration, empty without one. `options` are the configuration options that affect process
+    placement (`engine.guest.kernels.OPTIONS`). `package` and `archives` (name: sha256) are its origin. `command_line`
+    is added to the command line of all guests.
     """
 
     label: str

@@ -24,7 +24,7 @@ def workload_title(workload: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An extension that a label names: `name` as CREATE EXTENSION has it, "" if it is a library only; its source."""
+    """An extension of a label: `name` for CREATE EXTENSION ("" for a library alone), `title` with its source."""
 
     name: str
     title: str
@@ -231,9 +231,9 @@ class Boot:
 class Manifest:
     """Everything decided before the first cell, and its basis: `manifest.json`.
 
-    `workload` is the plan of `workloads` as JSON (name, generation, scale, clients, steps, options).
-    `configs` maps "config/build" to the settings as applied to that build. In the JSON form, the fields of `GROUPS` and
-    of `parts`, which are those of features, are keys beside the others.
+    `workload` is the plan of `workloads` as JSON (name, generation, scale, clients, steps, options). `configs` maps
+    "config/build" to the settings as applied to that build. In the JSON form, the fields of `GROUPS` and of `parts`
+    (one for each feature) are keys beside the others.
     """
 
     run: str

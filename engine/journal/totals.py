@@ -181,7 +181,7 @@ class Sla:
 
     `passed`, which verdicts use: rows / exact seconds >= round(0.95 x target), with a tenth of a second allowed for.
     Rate limiters lose no second: the last round is due when the nominal time has passed. Where the delete stream may
-    end the insert stream before its last statements, as in g24a, the deletes tell how far the limiter got, as the queue
+    end the insert stream before its last statements, as in g24a, the deletes show how far the limiter got, as the queue
     between them is bounded. `reference_passed` is the published rule: inserted rows over whole seconds rounded up,
     which a short step may fail because of the rounding and the queue alone.
     """

@@ -23,9 +23,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class StallRecord:
-    """A stall with both its ends: see `engine.observe.stalls.Stall`.
+    """A stall that has ended: see `engine.observe.stalls.Stall`.
 
-    `snapshot` is `engine.observe.stall_snapshot.StallSnapshot.record`, `where` the same in words.
+    `snapshot` is a record of `engine.observe.stall_snapshot.StallSnapshot`, and `where` the same in words.
     """
 
     role: str
@@ -120,35 +120,34 @@ class TransactionTimes:
 
 @dataclass(frozen=True, slots=True)
 class CellStep:
-    """One step of one cell. Figures are those of `analysis.statistics.metrics.summary`.
+    """One step of one cell. Its figures come from `analysis.statistics.metrics.summary`.
 
     `ordinal` is the cell's place in time. Steps of one `group` do alike work. `ops` are rows, in query steps queries;
     `rows` those inserted or indexed.
 
     `time_s` replaces `rate_per_s` where the primary metric is a time; `user_s`, `system_s` and `memory_bytes` (the
-    peak) are those of the timed programs, which take `floor_s` to do nothing. For several runs in a cell these are
-    means, and `times_s` has each run's time; of an index build in slices, that of each repetition. `work` has amounts
-    done, by name.
+    peak) are of the timed programs, which take `floor_s` to do nothing. For several runs in a cell these are means, and
+    `times_s` has the time of each run, or of each repetition of an index build in slices. `work` has amounts done, by
+    name.
 
     `latency_*` are quantiles of the response time of the statements that the primary metric counts, and the longest,
     from the intended start where they are rate-limited; null for too few statements.
 
     `pages_read` (of 8 kB) and their time `read_us` are the server's, from the page cache or the device (by pg_stat_io,
-    from 16 on); `reads` are the calls for them, each of one page or many (from 18 on).
-    `read_kb` is read from the device, `written_kb` made dirty in the page cache by server processes,
-    `device_written_kb` written by the device, for any process. `delete_plan_us` is the planning time of a DELETE.
-    `phases_by` is "exact" or "sampled". `probes` are {role: {figure: value}} (roles: the connections' server processes;
-    client:ROLE, client, server, monitor, observer); `coverage` {probe: share of the step in good frames}; `probe_notes`
-    say why plan_* is null in spite of a probe.
+    from 16 on); `reads` are the calls for them, each of one page or many (from 18 on). `read_kb` is read from the
+    device, `written_kb` made dirty in the page cache by server processes, `device_written_kb` written by the device,
+    for any process. `delete_plan_us` is the planning time of a DELETE. `phases_by` is "exact" or "sampled". `probes`
+    are {role: {figure: value}} (roles: the connections' server processes; client:ROLE, client, server, monitor,
+    observer); `coverage` {probe: share of the step in good frames}; `probe_notes` are reasons for plan_* to be null in
+    spite of a probe.
 
     `buckets` are {role: {bucket: percent}}, `bucket_counts` the statements in each; `slices` the number of slices, 0
     for an uninterrupted step. `transactions` is set if each transaction was timed. `waits` are {role: {wait event:
     share of the time}}, an event being TYPE:EVENT of pg_stat_activity, or "" for no wait, from the role's
-    `wait_samples`.
-    `counters` are {role: {event: count per operation}}, by the keys of `engine.core.perf_events`; role `server` is
-    every server process without a connection; `instructions_per_op` covers all. `counters_notes` say what could not be
-    counted, and why. `spill_over_share` is the CPU time of other servers that were up, as a share of this server's: 0
-    if they were stopped, null without any and when interleaved (then see `compare --slices`).
+    `wait_samples`. `counters` are {role: {event: count per operation}}, by the keys of `engine.core.perf_events`; role
+    `server` is every server process without a connection; `instructions_per_op` covers all. `counters_notes` are events
+    that could not be counted, with the reasons. `spill_over_share` is the CPU time of other servers that were up, as a
+    share of this server's: 0 if they were stopped, null without any and when interleaved (then see `compare --slices`).
     """
 
     run: str

@@ -91,7 +91,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RunBuild(Build):
-    """A build as one run had it."""
+    """A build in one of the runs."""
 
     run: str = ""
 
@@ -144,13 +144,13 @@ class Remarks:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that a report, a screen or a script needs; in its JSON form the entries of `GROUPS` are beside the others.
+    """Subjects compared in each step; in its JSON form the entries of `GROUPS` are beside the others.
 
-    `answer` has each subject except controls, `cells` one entry per cell and step. `units` say what a step's rate
-    counts (`rows/s`, `queries/s`), or `s` if its primary metric is a time. `sections` hold what else was found, by
-    keys: `results` that differ (sentences only), `plans` of statements that changed, `sweep` of a number such as that
-    of clients, `groups` of steps, `published` ratios beside ours, `causes` of rates that differ, `functions` that cost
-    more or less, `settings` that differ, `planning` times of statements.
+    `answer` has each subject except controls, `cells` one entry per cell and step. `units` are of the rate of each step
+    (`rows/s`, `queries/s`), or `s` if its primary metric is a time. `sections` hold all other findings, by key:
+    `results` that differ (sentences only), `plans` of statements that changed, `sweep` of a number such as clients,
+    `groups` of steps, `published` ratios beside ours, `causes` of rates that differ, `functions` that cost more or
+    less, `settings` that differ, `planning` times of statements.
     """
 
     base: str

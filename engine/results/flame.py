@@ -11,9 +11,9 @@ from engine.results.section import Figure, Value, bounds_text, text
 class FunctionChange:
     """A function whose own CPU time per operation, without what it calls, differs by more than chance.
 
-    In us per operation; `change_us` is `us` less `base_us`, up to rounding, and lies between `low_us` and `high_us`. Of
-    the bounds of all functions that a comparison names, at most 5% are wrong on average. `share` is the change as a
-    part of the base's sampled CPU time per operation.
+    Times are in us per operation; `change_us` is `us` less `base_us`, up to rounding, and lies between `low_us` and
+    `high_us`. Of the bounds of all functions that a comparison names, at most 5% are wrong on average. `share` is the
+    change as a part of the base's sampled CPU time per operation.
     """
 
     name: str
@@ -51,9 +51,8 @@ class Sampled:
 class FlameGraph:
     """`stacks` are [functions from the outermost on, joined by `;`, samples of the base, samples of the other].
 
-    Multiply the base's samples by `scale` before comparing; `compared` says what that makes equal: `per statement`, or
-    `as shares of all samples`. Without another subject, its samples are 0. `offcpu`: counts are microseconds off the
-    CPU.
+    Multiply the base's samples by `scale` before comparing; `compared` is the basis of that: `per statement` or `as
+    shares of all samples`. Without another subject, its samples are 0. `offcpu`: counts are microseconds off the CPU.
 
     `certain` are the frames (written as in `stacks`) and `certain_functions` the functions, by their own samples, that
     changed by more than chance: see `analysis.causes.stack_changes`. `innermost_only`: the binaries keep no frame

@@ -35,7 +35,7 @@ MIN_PAIRS = 3  # fewer give no verdict, even if there is an interval
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure that is compared, and which way is better."""
+    """A figure that is compared, of which `more` or `less` is better."""
 
     name: str
     title: str
@@ -44,10 +44,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class UnitEffect:
-    """Differences between machines, or boots of one machine, in a ratio with pairs from several: `unit` says which.
+    """Differences between machines, or between boots of one machine (`unit`), in a ratio with pairs from several.
 
-    `ratios` are each unit's mean; `tau` is the scatter of the units' log ratios beyond that of their pairs; `disagrees`
-    names units that differ significantly from the others, by the margin or more.
+    `ratios` are each unit's mean; `tau` is the scatter of the units' log ratios beyond the scatter of their pairs;
+    `disagrees` names units that differ significantly from the others, by the margin or more.
     """
 
     ratios: dict[str, float]
@@ -63,16 +63,16 @@ class Ratio:
     `low` and `high` bound it with 95% confidence. `verdict` is the user's view: `slower` for less throughput and for
     more CPU per operation, too (printed as `more`: see `COSTS`); `none` is for a single pair, nothing to judge, or a
     cause, which has no verdict. `flagged` marks a cause that differs by the margin or more, tested among all causes.
-    `reasons` say why the verdict was withheld, or why there is no ratio. `differs` says whether the side of 1 is
-    certain: always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which
-    less is certain than the interval alone shows. `more_pairs` is how many pairs would make `undecided`, `no
-    slower` or `no faster` slower, faster or the same, with 80% power. `joint` are the bounds if it is `faster` or
-    `slower`: at most 5% of those quoted are wrong, although only these are quoted.
+    `reasons`: why the verdict was withheld, or why there is no ratio. `differs`: whether the side of 1 is certain,
+    always with `faster` and `slower`, and sometimes with `same`. `among` is the number of ratios among which less is
+    certain than the interval alone shows. `more_pairs` would decide an `undecided`, `no slower` or `no faster` ratio
+    with 80% power. `joint` are the bounds if it is `faster` or `slower`: at most 5% of those quoted are wrong, although
+    only these are quoted.
 
-    `visible_effect` is the smallest effect, as a fraction, that these pairs detect with 80% power.
-    `noise_floor` is how far the base strays from itself in this step and metric, if there was an A/A control.
-    `left_out` says which pairs are not part of it and why. `machines` is for pairs from several machines, or from three
-    boots or more of one: the interval then covers machines, or boots of this one.
+    `visible_effect` is the smallest effect, as a fraction, that these pairs detect with 80% power. `noise_floor` is how
+    far the base strays from itself in this step and metric, if there was an A/A control. `left_out`: the pairs that are
+    not part of it, and why. `machines` is set for pairs from several machines, or from three boots or more of one: the
+    interval then covers machines, or boots of this one.
     """
 
     step: str

@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A value with its 95% interval, a sign as `Ratio.sign`, remarks, and its unit if that is not its column's.
+    """A value with its 95% interval, a sign as `Ratio.sign`, remarks, and its unit if its column has another.
 
     With a `base`, the difference from it is shown. Or values `by` builds, configs or subjects, such as those of a
     setting; null where a server does not know it.
@@ -60,10 +60,10 @@ Value = Figure | float | int | str | None
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Values by column, the first column's apart: that is `name`, indented by `depth`.
+    """Values by column; in the first column is `name`, indented by `depth`.
 
-    `step` is the step, or another part of the table, under whose name the row stands; `mark` is a sign as
-    `Ratio.sign`, or `dim` or `strong`. Missing values are blank.
+    `step` is the step, or another part of the table, under whose name the row stands; `mark` is a sign as `Ratio.sign`,
+    or `dim` or `strong`. Missing values are blank.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table. `key` says which; `findings` are sentences, `remarks` conditions that are noted below the table.
+    """A table, known by its `key`; `findings` are sentences, `remarks` conditions that are noted below the table.
 
-    The rows of a `flat` one do not stand below the names of their steps.
+    The rows of a `flat` section do not stand below the names of their steps.
     """
 
     key: str

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class SlicedSide:
     """The work of one server in its slices of a block. Rates are per second of their counted parts.
 
-    `spill_over_share` is the CPU time it used in others' slices, as a share of that in its own.
+    `spill_over_share` is the CPU time it used in slices of other servers, as a share of the CPU time in its own.
     """
 
     rate_per_s: float | None
@@ -26,8 +26,8 @@ class SlicedSide:
 class SlicedBlock:
     """One block of a pair. `order` has a letter for each turn, A for the base, B for the other: `ABBA`.
 
-    `ratio` is that of the rates, other / base; `running` that of the totals of all blocks so far. `others_cpus` is
-    the number of CPUs busy with work not of this run (see `MachineSecond`), `stolen_cpus` those the hypervisor gave to
+    `ratio` is of the rates, other / base; `running` is of the totals of all blocks so far. `others_cpus` is the number
+    of CPUs busy with work not of this run (see `MachineSecond`), `stolen_cpus` the number that the hypervisor gave to
     others.
     """
 
@@ -60,7 +60,7 @@ class SlicedPair:
 
     `low` and `high` bound `ratio` with 95% confidence, for these two clusters only; `typical` is the trimmed mean of
     the blocks. All are null if blocks are too few. Where statements last longer than blocks, as index builds do, blocks
-    have no rates, and `ratio`, which has no bounds, is that of the statements' times. `left_out` says why a pair is not
+    have no rates, and `ratio` is of the statements' times and has no bounds. `left_out` is the reason if a pair is not
     part of the comparison.
     """
 
@@ -98,7 +98,7 @@ class SlicedCheck:
 
 @dataclass(frozen=True, slots=True)
 class SlicedStep:
-    """All pairs of an interleaved step. `unit` is that of the rates, `design` as in a comparison."""
+    """All pairs of an interleaved step. `unit` is the unit of the rates; `design` is as in a comparison."""
 
     step: str
     unit: str
