@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -82,6 +83,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1.0, help="how much of each part, from 0 to 1")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which cleans up as Ctrl-C does
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     tried = failed = 0
     for part in asked.parts or PARTS:

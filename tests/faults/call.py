@@ -52,9 +52,11 @@ def call(arguments: Sequence[str], folder: Path, stdout: str = "") -> Outcome:
         child = os.fork()
         if child == 0:
             _become(arguments, folder, out.fileno(), err.fileno(), stdout)
-        _, status = os.waitpid(child, 0)
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+        try:
+            _, status = os.waitpid(child, 0)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -87,7 +89,8 @@ def _become(arguments: Sequence[str], folder: Path, out: int, err: int, stdout: 
         sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        for number in (signal.SIGALRM, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, TIME_S)
         main(args=list(arguments), prog_name="bench")
     except SystemExit as end:
