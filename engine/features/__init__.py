@@ -31,6 +31,8 @@ REGISTRY = [
     "engine.features.published",
     "engine.features.response_times",
     "engine.features.scheduler",
+    "engine.features.time_parts",
+    "engine.features.transactions",
 ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from statistics import geometric_mean, median
 
+from engine.results.cell_step import CellStep
+
 
 def mean(values: list[float]) -> float | None:
     """The geometric mean, as ratios compare logs; with a zero among the values, the median. None without any."""
@@ -13,3 +15,10 @@ def mean(values: list[float]) -> float | None:
 def middle(values: list[float]) -> float | None:
     """The median, or None."""
     return median(values) if values else None
+
+
+def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
+    """The mean of the cells' shares by event; empty if waits were not sampled."""
+    shares = [cell.waits[role] for cell in cells if cell.waits.get(role)]
+    events = dict.fromkeys(event for share in shares for event in share)
+    return {event: sum(share.get(event, 0.0) for share in shares) / len(shares) for event in events}

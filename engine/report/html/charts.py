@@ -15,8 +15,7 @@ from engine.journal.totals import role_place
 from engine.report.html.series import BANDS, heat_of, marks, read_rates
 from engine.report.journals import Recorded
 from engine.report.tables.performance import PER_OP
-from engine.report.tables.time_parts import mean_shares
-from engine.results.averages import middle
+from engine.results.averages import mean_shares, middle
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.ratio import INSTRUCTIONS, Ratio

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from engine import features
-from engine.report.tables import counters, performance, statements, time_parts, transactions
+from engine.report.tables import counters, performance
 from engine.results.comparison import Comparison
 from engine.results.ratio import DELETE_PLAN, RATE, TIME
 from engine.results.section import Row, Section, row
@@ -34,8 +34,8 @@ TABLES: tuple[TableFunction | str, ...] = (
     performance.READ,
     "latency",
     "buckets",
-    time_parts.stalls,
-    time_parts.HANGS,
+    "stalls",
+    "hangs",
     performance.KEPT_UP,
     performance.SIZES,
     "figures",
@@ -45,15 +45,15 @@ TABLES: tuple[TableFunction | str, ...] = (
     "published",
     "causes",
     "functions",
-    time_parts.waits,
-    time_parts.SCHEDULING,
-    time_parts.PROGRAMS,
+    "waits",
+    "scheduling",
+    "programs",
     "transaction times",
-    transactions.SCRIPT_TIMES,
-    transactions.outcomes,
-    transactions.statements,
+    "scripts",
+    "outcomes",
+    "statements",
     "settings",
-    statements.executions,
+    "executions",
     "planning",
     "plans",
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from engine.report.tables.section import UNITS, Line, Table, with_units
+from engine.report.tables.section import UNITS, Line, Table, per_operation, with_units
 from engine.report.tables.text_plots import strip
 from engine.results.comparison import Comparison
 from engine.results.ratio import DELETE_PLAN, PRIMARY_METRICS, RATE, TIME, Ratio
@@ -58,18 +58,9 @@ def _every_cell(metric: str, comparison: Comparison, step: str, subject: str) ->
         yield (min(values), strip(values, min(everything), max(everything)), max(values)), ""
 
 
-def _per_operation(metrics: Sequence[str], comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
-    values = [comparison.figure(subject, step, name) for name in metrics]
-    if any(value is not None for value in values):
-        yield values, ""
-        ratios = [comparison.ratio(subject, step, name) for name in metrics]
-        if any(ratio is not None for ratio in ratios):
-            yield [*map(of_ratio, ratios)], "dim"
-
-
 def _reads(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
     if max((comparison.figure(name, step, PAGES) or 0.0 for name in comparison.names), default=0.0) >= LEAST_READS:
-        yield from _per_operation(READS, comparison, step, subject)
+        yield from per_operation(READS, comparison, step, subject)
 
 
 def _kept_up(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
@@ -159,7 +150,7 @@ PER_OPERATION = Table(
     "per operation",
     "Per operation (mean of cells; below it the ratio to base)",
     tuple(title for _, title in PER_OP),
-    partial(_per_operation, [name for name, _ in PER_OP]),
+    partial(per_operation, [name for name, _ in PER_OP]),
 )
 READ = Table(
     "reads",

@@ -10,7 +10,7 @@ from engine.journal.totals import role_place
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE, TIME
-from engine.results.section import Column, Row, Section, Value, columns, number, row
+from engine.results.section import Column, Row, Section, Value, columns, number, of_ratio, row
 
 BELOW = "/ base"  # names a line of ratios below one of figures
 STEP_AND_BUILD = "step and build"
@@ -62,6 +62,16 @@ class RoleTable:
             if (values := self.values(comparison.of(name, step), role)) is not None
         )
         yield Section(self.key, self.title, columns("step, build and role", *self.columns), tuple(rows))
+
+
+def per_operation(metrics: Sequence[str], comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
+    """Figures of metrics per operation, and below them their ratios to the base."""
+    values = [comparison.figure(subject, step, name) for name in metrics]
+    if any(value is not None for value in values):
+        yield values, ""
+        ratios = [comparison.ratio(subject, step, name) for name in metrics]
+        if any(ratio is not None for ratio in ratios):
+            yield [*map(of_ratio, ratios)], "dim"
 
 
 def with_units(text: str, comparison: Comparison, between: str = " or ") -> str:

@@ -1,4 +1,4 @@
-"""Outcomes of transactions, and the time of each of their statements."""
+"""Outcomes of transactions, and the times of their scripts and statements."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+from engine.features.feature import Tables
+from engine.features.transactions.executions import executions
 from engine.report.tables.section import STEP_AND_BUILD, Line, Table
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
@@ -124,3 +126,10 @@ SCRIPT_TIMES = Table(
     _script_times,
     below="",
 )
+
+TABLES: Tables = {
+    "scripts": SCRIPT_TIMES,
+    "outcomes": outcomes,
+    "statements": statements,
+    "executions": executions,
+}

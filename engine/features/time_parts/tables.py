@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 
 from engine.core.wait_kinds import KINDS, by_kind, is_known
-from engine.report.tables.section import UNITS, Line, RoleTable, Table
-from engine.results.averages import middle
+from engine.features.feature import Tables
+from engine.report.tables.section import UNITS, Line, RoleTable, Table, per_operation
+from engine.results.averages import mean_shares, middle
 from engine.results.cell_step import CellStep, Incident
 from engine.results.comparison import Comparison
 from engine.results.ratio import RATE
-from engine.results.section import WORDS, Column, Section, Value, of_ratio, row, text
+from engine.results.section import WORDS, Column, Section, Value, row, text
 
 NAMED = 2  # most frequent wait events
 UNKNOWN = "unknown"  # kind of wait events
@@ -83,20 +84,9 @@ def _shares(cells: list[CellStep], role: str, *, shown: Iterable[str]) -> tuple[
     return (*(kinds.get(kind, 0.0) for kind in shown), where)
 
 
-def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:
-    """The mean of the cells' shares by event; empty if waits were not sampled."""
-    shares = [cell.waits[role] for cell in cells if cell.waits.get(role)]
-    events = dict.fromkeys(event for share in shares for event in share)
-    return {event: sum(share.get(event, 0.0) for share in shares) / len(shares) for event in events}
-
-
 def _scheduling(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
-    figures = {name: comparison.figure(subject, step, name) for name, _ in SCHEDULED}
-    if any(figures[name] is not None for name in PROBED):
-        yield tuple(figures.values()), ""
-        ratios = [comparison.ratio(subject, step, name) for name in figures]
-        if any(ratios):
-            yield [*map(of_ratio, ratios)], "dim"
+    if any(comparison.figure(subject, step, name) is not None for name in PROBED):
+        yield from per_operation([name for name, _ in SCHEDULED], comparison, step, subject)
 
 
 def _programs(comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
@@ -128,3 +118,11 @@ PROGRAMS = Table(
     ),
     _programs,
 )
+
+TABLES: Tables = {
+    "stalls": stalls,
+    "hangs": HANGS,
+    "waits": waits,
+    "scheduling": SCHEDULING,
+    "programs": PROGRAMS,
+}
