@@ -15,7 +15,7 @@ from tests.test_documented_commands import BLOCK, GENERATED, bench
 HOME = Path(__file__).parents[1]
 DOCS = HOME / "docs"
 MACROS = {".TH", ".SH", ".SS", ".PP", ".TP", ".nf", ".fi", ".br", ".B", ".RS", ".RE"}
-LINK = re.compile(r"\]\(([^)#:]+)\)")
+LINK = re.compile(r"""(?:\]\(|src(?:set)?=")([^)#:"]+)[)"]""")
 CODE = ("engine", "probes", "tui", "workloads")
 MOST_LINES = 120
 

@@ -24,7 +24,7 @@ from tui.demo.tour import QUERIES, stalled
 from tui.glyphs import SETS
 
 PATIENCE_S = 60.0
-README = ("live-110x40", "compare-100x30", "slices-100x30")
+README = ("live-110x40", "compare-100x30", "compare-100x30-light", "slices-100x30")
 GLYPHS = "braille"
 FIRST = ""
 # A picture: the screen that is opened, the step that is replayed of the cell with stalls (`FIRST`: the one that has
@@ -75,7 +75,7 @@ def without_buttons(svg: str) -> str:
     return re.sub(r'<circle cx="\d+" cy="0" r="7" fill="#\w+"/>', "", svg)
 
 
-def draw(name: str, size: tuple[int, int], to: Path) -> None:
+def draw(name: str, size: tuple[int, int], theme: str, to: Path) -> None:
     """One picture, in a folder of its own for the recording."""
     screen, step, _, _ = picture = PICTURES[name]
     with tempfile.TemporaryDirectory() as folder:
@@ -86,6 +86,7 @@ def draw(name: str, size: tuple[int, int], to: Path) -> None:
 
         async def act() -> None:
             async with app.run_test(size=size) as pilot:
+                app.theme = f"bench-{theme or 'dark'}"
                 to.write_text(await taken(pilot, picture), encoding="utf-8")
 
         asyncio.run(act())
@@ -95,13 +96,13 @@ def draw(name: str, size: tuple[int, int], to: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where they are written")
-    parser.add_argument("pictures", nargs="*", default=README, help="NAME-COLUMNSxROWS [default: the README's]")
+    parser.add_argument("pictures", nargs="*", default=README, help="NAME-COLUMNSxROWS[-light] [default: the README's]")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     for picture in asked.pictures:
-        name, _, size = picture.partition("-")
+        name, size, *theme = picture.split("-")
         columns, rows = map(int, size.split("x"))
-        draw(name, (columns, rows), asked.folder / f"{picture}.svg")
+        draw(name, (columns, rows), "".join(theme), asked.folder / f"{picture}.svg")
 
 
 if __name__ == "__main__":
