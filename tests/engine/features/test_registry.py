@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -15,8 +16,9 @@ import pytest
 from engine import features
 from engine.analysis.answer.compare import compare
 from engine.core.errors import UserError
-from engine.core.model import Manifest
+from engine.core.model import Cell, Manifest
 from engine.journal.manifest import read_manifest
+from engine.journal.totals import StepTotals
 from engine.journal.writer import JournalWriter
 from engine.plan.prepare import prepare
 from engine.plan.request import Request, request_of, request_options
@@ -31,6 +33,7 @@ from engine.run.stop import Stop
 from tests.conftest import unpacked
 from tests.engine.analysis.checks.test_kernel_differences import MACHINE, NEW, OLD
 from tests.engine.features.counters.test_counters import with_pmu
+from tests.engine.features.transactions.test_tables import STATEMENTS
 from tests.support import noting_feature
 from tests.support.benchcall import SMALL, Bench
 from tests.support.journal import make_run
@@ -114,12 +117,17 @@ def shown(comparison: Comparison) -> dict[str, list[Section]]:
     return {key: list(parts) for key, parts in groupby(every, lambda section: section.key.partition(".")[0])}
 
 
+def counted(cell: Cell, step: str, totals: StepTotals) -> StepTotals:
+    """A step with counts of instructions and times of statements."""
+    return replace(with_pmu(cell, step, totals), report={"statements": STATEMENTS})
+
+
 @pytest.mark.parametrize("left_out", features.REGISTRY)
 def test_each_feature_can_be_taken_away(
     left_out: str, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded, feature = unpacked("two-builds", tmp_path / "run"), import_module(left_out).FEATURE
-    run = make_run(tmp_path / "made", options={"preset": "insert-2024-05"}, change=with_pmu)
+    run = make_run(tmp_path / "made", options={"preset": "insert-2024-05"}, change=counted)
     written, comparison, before = to_json(compare([recorded])), compare([run]), offered()
     every, added = shown(comparison), {part.key for part in feature.sections(comparison)} | feature.tables().keys()
     monkeypatch.setattr(features, "REGISTRY", [module for module in features.REGISTRY if module != left_out])
