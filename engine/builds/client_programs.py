@@ -86,7 +86,7 @@ def _path(name: str, builds: Sequence[Build], progress: Progress, roots: Path) -
 def _candidates(name: str, builds: Sequence[Build]) -> list[tuple[str, Path]]:
     on_path, of_postgres = shutil.which(name), KNOWN[name]
     candidates = [
-        *((build.version, build.bin / name) for build in builds if of_postgres and not build.external),
+        *((build.version, build.bin / name) for build in builds if of_postgres and build.prefix),
         *([(_version(Path(on_path)), Path(on_path))] if on_path else []),
         *((path.parts[-3], path) for path in DEBIAN.glob(f"*/bin/{name}") if of_postgres),
     ]

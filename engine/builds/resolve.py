@@ -210,7 +210,7 @@ def _realised(
         return _with_contrib(label.origin, label)
     if isinstance(label.origin, Source):
         return _compiled_source(label, label.origin, on_progress, roots)
-    assert usable is not None, "an external server is not built"
+    assert usable is not None
     entry, at_hand = usable
     if at_hand is None and (entry.own or not label.plain):
         return _compiled_entry(label, entry, on_progress, roots)

@@ -141,7 +141,7 @@ def start(prospect: Prospect, out: Path, console: PlainConsole, *, detach: bool,
         database_path(run)  # before anything is written: SQLite cannot handle every file system's paths
         account = unprivileged()
         for build in prospect.manifest.builds:
-            check_places(None if build.external else build, account, run, socket_base(account))
+            check_places(build, account, run, socket_base(account))
         try:
             make_passable(out)
         except OSError as error:
@@ -170,7 +170,7 @@ def resume(run: Path, console: PlainConsole, *, detach: bool, glyphs: str = "aut
             raise _taken(run)
         time.sleep(0.05)  # the remains of a killed engine are being cleaned up
     connections = resumption.check(run, manifest, lambda text: echo(text, err=True))
-    for folder, databases in external_cell.left_in(run).items() if connections else ():
+    for folder, databases in external_cell.left_in(run).items():
         if databases.build in connections and (dropped := external_cell.clear(folder, connections[databases.build])):
             console.say(f"dropped leftovers of cell {folder.name}: {dropped}")
     if resumption.complete(run, manifest):

@@ -35,11 +35,11 @@ class Build:
     """A PostgreSQL server: binaries and how its cluster is initialised.
 
     `label` is what the user types (`16.3`, `17beta1-builtin`, `16.3-prebuilt`, or a name given to a local install).
-    `prefix` is the install folder with `bin/postgres`. `digest` identifies the exact binaries: the hash part of the
-    store path, or the sha256 of `bin/postgres` for a local install. `provenance` is `source`, `prebuilt`, `local`, or
-    `external`: an external server, at `server`, without `prefix`, whose `digest` identifies the cluster and its
-    version. `initdb_args` are added to every `initdb`. `source` identifies a tree or revision: its commit, and the hash
-    of uncommitted changes. `extensions` are those that the label names; they are made in each database.
+    `prefix` is the install folder with `bin/postgres`, if it is here. `digest` identifies the exact binaries: the hash
+    part of the store path, or the sha256 of `bin/postgres` for a local install. `provenance` is `source`, `prebuilt`,
+    `local`, or `external`: an external server, at `server`, whose `digest` identifies the cluster and its version.
+    `initdb_args` are added to every `initdb`. `source` identifies a tree or revision: its commit, and the hash of
+    uncommitted changes. `extensions` are those that the label names; they are made in each database.
     """
 
     label: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.builds.label import Label, is_external, shown
 from engine.core.errors import UserError
-from engine.core.model import ExternalServers, config_key
+from engine.core.model import ExternalServers, Manifest, config_key
 from engine.plan.request import Request, request_options
 from engine.plan.request_groups import ExternalOptions
 from workloads.api.base import Plan
@@ -90,6 +90,22 @@ def look_up(draft: Draft, labels: Sequence[Label]) -> list[str]:
     draft.configs = {config_key(server.config.name, server.name): server.config for server in servers}
     draft.connections = {server.name: server.conninfo for server in servers}
     return _notices(servers, use)
+
+
+def connect_again(manifest: Manifest) -> dict[str, str]:
+    """The connection strings of a run's external servers, by build. Raises UserError if one is not the same."""
+    from engine.postgres import external_server  # loads a driver
+
+    recorded, connections = manifest.external.connections if manifest.external is not None else {}, {}
+    for build in manifest.builds if recorded else ():
+        server = external_server.look(build.label, recorded.get(build.label, ""))
+        if server.build.digest != build.digest:
+            raise UserError(
+                f"{build.label}: {server.address} is not the server, or not the version, that the run began with "
+                f"({build.server}, {build.version}); start a new run"
+            )
+        connections[build.label] = server.conninfo
+    return connections
 
 
 def _notices(servers: Sequence[ExternalServer], use: ExternalServers) -> list[str]:

@@ -17,10 +17,10 @@ from engine.guest import kernels as known_kernels
 from engine.journal import outcome
 from engine.journal.reader import JournalReader
 from engine.journal.runs import CONTROL
-from engine.plan import allocation, interleaving
+from engine.plan import allocation, external_servers, interleaving
 from engine.plan.request import Request, request_of
 from engine.plan.workload_plans import load_of
-from engine.postgres import configs, external_server, setting_kinds
+from engine.postgres import configs, setting_kinds
 from engine.postgres.cluster import CLUSTERS, DATA, FILES
 from engine.postgres.external_cell import left_in
 from engine.system.files import strange_file
@@ -29,7 +29,7 @@ from workloads.api.names import UnknownName
 
 
 def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dict[str, str]:
-    """Check that a run of the user's own can be continued; return the connection strings of external servers.
+    """Check that a run of the user's own can be continued; return connection strings to servers that run already.
 
     Raises UserError if a build, kernel, program, script or settings file has changed since the run began, or if its
     folder holds anything but files. Servers of finished cells are not started, so they may have changed.
@@ -38,18 +38,16 @@ def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dic
     if strange is not None:
         raise UserError(f"{strange}: not a regular file, so not written by the engine; remove it")
     _check_lengths(run, manifest)
-    if _finished(run, manifest) and not (manifest.external and left_in(run)):
+    if _finished(run, manifest) and not left_in(run):
         return {}
     request = _request(manifest)
     _check_scripts(manifest, request)
-    texts = {name_of(text): text for text in request.builds}
-    connections = {}
-    for build in manifest.builds:
-        if manifest.external is not None:
-            connections[build.label] = _connection(build, manifest.external.connections.get(build.label, ""))
-        else:
+    connections = external_servers.connect_again(manifest)
+    if not connections:
+        texts = {name_of(text): text for text in request.builds}
+        for build in manifest.builds:
             _check_build(build, texts.get(build.label, build.label), run.parent, progress)
-    _check_configs(manifest, request)
+        _check_configs(manifest, request)
     _check_programs(manifest, run.parent, progress)
     for feature, part in with_parts(manifest.parts):
         feature.check_resumed(part, manifest, run, progress)
@@ -93,16 +91,6 @@ def _check_lengths(run: Path, manifest: Manifest) -> None:
             allocation.check({step.name: step.planned_s for step in steps}, planned, "step")
 
 
-def _connection(build: Build, conninfo: str) -> str:
-    server = external_server.look(build.label, conninfo)
-    if server.build.digest != build.digest:
-        raise UserError(
-            f"{build.label}: {server.address} is not the server, or not the version, that the run began with "
-            f"({build.server}, {build.version}); start a new run"
-        )
-    return server.conninfo
-
-
 def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], None]) -> None:
     """A server that was compiled here is kept: changes of its source are only reported."""
     if resolve.made_here(build, out / ".builds"):
@@ -123,7 +111,7 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
 
 def _check_configs(manifest: Manifest, request: Request) -> None:
     """Pass over files that can no longer be read: their settings are recorded."""
-    for config in manifest.configs.values() if manifest.external is None else ():
+    for config in manifest.configs.values():
         for name, value in config.settings:
             if why := setting_kinds.refusal(name, value):
                 raise UserError(
@@ -134,8 +122,7 @@ def _check_configs(manifest: Manifest, request: Request) -> None:
         overridden.add(request.set_each.partition("=")[0].strip().lower())
     if manifest.design.sliced:  # then servers have longer ones
         overridden |= interleaving.INTERVALS.keys()
-    files = [text for text in request.configs if manifest.external is None and configs.is_file(text, Path())]
-    for text in files:
+    for text in (text for text in request.configs if configs.is_file(text, Path())):
         try:
             (spec,) = configs.resolve([text])
         except UserError:

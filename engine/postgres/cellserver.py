@@ -23,7 +23,10 @@ class Inside:
 
 
 class CellServer(Protocol):
-    """A running server. `account` runs the cell's clients, `cell_dir` is the cell's folder in the run."""
+    """A running server. `account` runs the cell's clients, `cell_dir` is the cell's folder in the run.
+
+    An external server has no inside and no `data_folder`; to restart it, or to ask for its kit, raises ServerError.
+    """
 
     build: Build
     cell_dir: Path
@@ -33,7 +36,7 @@ class CellServer(Protocol):
 
     @property
     def inside(self) -> Inside | None:
-        """The part that is visible on the server's machine; None for an external server."""
+        """The part that is visible on the server's machine."""
         ...
 
     @property
@@ -43,7 +46,7 @@ class CellServer(Protocol):
 
     @property
     def data_folder(self) -> Path | None:
-        """A folder on the cluster's disk, where the server reads and writes files; None for an external server."""
+        """A folder on the cluster's disk, where the server reads and writes files."""
         ...
 
     @property
@@ -53,6 +56,11 @@ class CellServer(Protocol):
 
     @property
     def may_checkpoint(self) -> bool: ...
+
+    @property
+    def left(self) -> str:
+        """A sentence about objects that it could not drop at its end, or ""."""
+        ...
 
     def record(self) -> dict[str, Any]: ...
 
@@ -66,7 +74,7 @@ class CellServer(Protocol):
         ...
 
     def kit(self) -> Kit:
-        """The kit with which a step makes clusters of its own. Raises ServerError for an external server."""
+        """The kit with which a step makes clusters of its own."""
         ...
 
     def client_dsn(self, passfile: str = "") -> str:
@@ -74,7 +82,7 @@ class CellServer(Protocol):
         ...
 
     def restart(self) -> None:
-        """Stop and start it, which empties its shared buffers. Raises ServerError if it is an external server."""
+        """Stop and start it, which empties its shared buffers."""
         ...
 
     def connect(self) -> ServerSession: ...

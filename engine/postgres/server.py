@@ -286,6 +286,7 @@ class Server:
 
     client_fds: ClassVar[tuple[int, ...]] = ()
     may_checkpoint: ClassVar[bool] = True
+    left: ClassVar[str] = ""
 
     @property
     def inside(self) -> Inside:

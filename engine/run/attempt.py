@@ -54,7 +54,7 @@ class CellAttempt:
         self.finished = False
         self._seconds = seconds or {}  # of steps, where these differ from the plan
         self._conninfo = conninfo
-        self._left = ""  # on an external server
+        self._server: CellServer | None = None
         self.phase: Phase | None = None  # of the step that runs
         self.runner: StepRunner | None = None  # once the server is up
         self.idle_servers: list[ServerProcesses] = []  # stopped servers of the interleaved cells
@@ -138,7 +138,7 @@ class CellAttempt:
             note("drift", finding)
         with ExitStack() as stack:
             waiting = Waiting(progress, stop.check, stop.left_s)
-            started = self._server(build, cell, manifest, folder, note, waiting)
+            started = self._server_of(build, cell, manifest, folder, note, waiting)
             if isinstance(started, Server) and manifest.design.sliced:
                 try:
                     started.prepare()
@@ -147,7 +147,7 @@ class CellAttempt:
                     raise
                 stack.callback(started.close, keep=manifest.keep)
                 yield Phase.PREPARED
-            server: CellServer = stack.enter_context(started)
+            server = self._server = stack.enter_context(started)
             if manifest.design.sliced:
                 yield Phase.STARTED
                 if died := server.died_reason():
@@ -175,7 +175,11 @@ class CellAttempt:
         for finding in drift(origin["environment"], origin["environment_after"], under_load=True):
             note("drift", finding)
 
-    def _server(
+    @property
+    def _left(self) -> str:
+        return self._server.left if self._server is not None else ""
+
+    def _server_of(
         self,
         build: Build,
         cell: Cell,
@@ -187,11 +191,9 @@ class CellAttempt:
         """A server over a fresh cluster, or a fresh database on an external one: started with the context."""
         config = manifest.config(cell.subject)
         if manifest.external is not None:
-            return self._external(
-                ExternalCell(
-                    build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder,
-                    note=partial(note, "drift"), waiting=waiting,
-                )
+            return ExternalCell(
+                build, config, manifest.external, self._conninfo, manifest.run, cell.id, folder,
+                note=partial(note, "drift"), waiting=waiting,
             )  # fmt: skip
         neighbours = [other.subject for other in manifest.cells if other.repeat == cell.repeat]
         return Server(
@@ -203,14 +205,6 @@ class CellAttempt:
             route=manifest.route,
             place=neighbours.index(cell.subject) if manifest.design.sliced else 0,
         )
-
-    @contextmanager
-    def _external(self, external: ExternalCell) -> Iterator[CellServer]:
-        try:
-            with external:
-                yield external
-        finally:
-            self._left = external.left
 
 
 @contextmanager

@@ -18,16 +18,16 @@ class ServerError(UserError):
     """A server that did not start, or has ended, with the end of its log."""
 
 
-def check_places(build: Build | None, account: Account, folder: Path, sockets: Path) -> None:
-    """Raise ServerError if `account` cannot run `build`, or clients if None, in `folder`, which need not exist."""
+def check_places(build: Build, account: Account, folder: Path, sockets: Path) -> None:
+    """Raise ServerError if `account` cannot run `build`, or its clients, in `folder`, which need not exist."""
     barred = account.barred_at(folder)
     if barred is not None:
         raise ServerError(
             f"user {account.name}, which runs the server, may not enter {barred}: "
             f"choose another folder with --out, or name another user in PGBED_USER"
         )
-    for program in ("initdb", "postgres"):
-        if build is not None and not account.may_execute(build.bin / program):
+    for program in ("initdb", "postgres") if build.prefix else ():
+        if not account.may_execute(build.bin / program):
             raise ServerError(
                 f"build {build.label}: user {account.name} cannot run {build.bin / program}; "
                 f"is it there, and may that user enter every folder on the way?"

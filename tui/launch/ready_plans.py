@@ -58,7 +58,7 @@ def recent(out: Path) -> tuple[Row, ...]:
             by_label |= {
                 build.label: {"label": build.label, "version": build.version, "provenance": build.provenance}
                 for build in read_manifest(run).builds
-                if not build.external
+                if build.prefix
             }
     return tuple(by_label.values())
 

@@ -237,10 +237,14 @@ def test_a_broken_connection_fails_its_cell_only(bench: Bench, running: list[Run
         pg = f"new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
         bench.detached("--pg", pg, *LONG[:-1], "2")
         bench.await_step("l.i1")
+        (database,) = new.made
+        new.ask(f"COMMENT ON DATABASE {database} IS 'mine'")
         relay.cut()
         bench.await_step("l.i1", cell=2)
         (failed, _) = bench.attempts()
         assert failed.state == "failed" and failed.reason and "\n" not in failed.reason
+        assert f"; database {database} on new does not bear this run's mark" in failed.reason
+        new.ask(f"DROP DATABASE {database}")
         assert len(new.made) == 1
         bench("stop")
     assert new.made == [] and bench.attempts()[1].state == "interrupted"
