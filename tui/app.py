@@ -67,6 +67,7 @@ class Bench(BenchApp):
     .-ascii CommandPalette #--input, .-ascii CommandPalette CommandList, .-ascii Dialog > Vertical {
         border: ascii $primary;
     }
+    .-ascii LiveScreen.-wide #main { border-right: ascii $primary; }
     CommandPalette CommandList { scrollbar-size-vertical: 0; }
     CommandPalette SearchIcon, CommandPalette LoadingIndicator { display: none; }
     """

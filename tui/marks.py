@@ -158,6 +158,18 @@ def cut(text: str, cells: int, glyphs: Glyphs) -> str:
     return text if len(text) <= cells else text[: max(0, cells - 1)] + glyphs.ellipsis
 
 
+def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
+    """A heading in a rule."""
+    text = f" {text} "[: max(0, columns - 4)]
+    right = f" {right} " if right else ""
+    rest = columns - 1 - len(text) - len(right) - 1
+    if rest < 1:
+        right, rest = "", columns - 2 - len(text)
+    return line(
+        (glyphs.rule, "dim"), (text, "strong"), (glyphs.rule * rest, "dim"), (right, "dim"), (glyphs.rule, "dim")
+    )
+
+
 def folded(text: str, columns: int, mark: str = "", indent: int = 1) -> list[Line]:
     """Wrap text, indenting further lines by two more."""
     rows = textwrap.wrap(text, max(10, columns - indent - 2))

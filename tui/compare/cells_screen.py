@@ -12,7 +12,7 @@ from engine.results.comparison import Comparison
 from tui.compare import cells_text, explanation
 from tui.compare.comparison_table import RowKey
 from tui.keys import key
-from tui.marks import Line, line
+from tui.marks import Line, line, rule
 from tui.screens.bench_screen import BenchScreen
 from tui.widgets.text_lines import Lines
 
@@ -73,11 +73,11 @@ class CellsScreen(BenchScreen):
         lines = cells_text.table(comparison, self._subject, self._found, self._cursor, columns, self.glyphs)
         heading = cells_text.heading(comparison, row, columns)
         more = len(self._found) - room
-        rule = explanation.rule("the chosen cell", columns, self.glyphs, f"{more} more cells" if more > 0 else "")
+        below = rule("the chosen cell", columns, self.glyphs, f"{more} more cells" if more > 0 else "")
         height = self.query_one("#about").size.height or max(1, self.rows - room - 5)
         self.fill(
             head=[head, *self.small()],
-            cells=[heading, *lines[first : first + room], rule],
+            cells=[heading, *lines[first : first + room], below],
             about=cells_text.window(self._about(), self._top, height, columns, self.glyphs),
         )
         self.refresh_small()

@@ -25,7 +25,7 @@ from tui.compare.comparison_table import (
 from tui.compare.dot_plot import DotRow, strips
 from tui.compare.meanings import meaning
 from tui.glyphs import Glyphs
-from tui.marks import Line, Span, fit, folded, hanging, line
+from tui.marks import Line, Span, fit, folded, hanging, line, rule
 
 PER_OP = (
     "user_s", "system_s", "memory_bytes",
@@ -211,17 +211,6 @@ def nothing(comparison: Comparison) -> list[Line]:
     lines = [line(" no cell has finished yet: nothing to compare")] if not comparison.cells else []
     lines += [line((f" {cell.text}", "dim")) for cell in comparison.remarks.left_out]
     return lines or [line(" no line matches the filter; an empty filter (/) shows all")]
-
-
-def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
-    text = f" {text} "[: max(0, columns - 4)]
-    right = f" {right} " if right else ""
-    rest = columns - 1 - len(text) - len(right) - 1
-    if rest < 1:
-        right, rest = "", columns - 2 - len(text)
-    return line(
-        (glyphs.rule, "dim"), (text, "strong"), (glyphs.rule * rest, "dim"), (right, "dim"), (glyphs.rule, "dim")
-    )
 
 
 def rules(row: RowKey, subject: Subject, columns: int, glyphs: Glyphs) -> Line:

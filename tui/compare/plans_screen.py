@@ -9,10 +9,9 @@ from engine.results.comparison import ComparedSubject as Subject
 from engine.results.comparison import Comparison
 from engine.results.section import Section
 from tui.compare.comparison_table import RowKey
-from tui.compare.explanation import rule
 from tui.glyphs import Glyphs
 from tui.keys import key
-from tui.marks import Line, cut, folded, line, side_by_side
+from tui.marks import Line, cut, folded, line, rule, side_by_side
 from tui.screens.bench_screen import BenchScreen
 from tui.widgets.text_lines import Lines
 

@@ -21,7 +21,7 @@ from tui.compare.plans_screen import PlansScreen
 from tui.compare.slices_screen import SlicesScreen
 from tui.flame.screen import Asked, FlameScreen
 from tui.keys import key
-from tui.marks import Line, folded, line, side_by_side
+from tui.marks import Line, folded, line, rule, side_by_side
 from tui.screens.bench_screen import DEMO, WIDE_COLUMNS, BenchScreen
 from tui.screens.dialogs import LineScreen, PickScreen, TickScreen
 from tui.widgets.key_row import KeyRow
@@ -305,7 +305,7 @@ class CompareScreen(BenchScreen):
         self.fill(
             answer=answer,
             table=self._table(comparison, height),
-            of=[explanation.rule(f"{named}, every cell", columns, glyphs, more)],
+            of=[rule(f"{named}, every cell", columns, glyphs, more)],
             dots=[*strips(explanation.dot_rows(comparison, row, subject, dots), columns, glyphs), *further],
             why=[rules, *side_by_side(causes, checks, wide - 1, why, glyphs)],
             verdict=remarks,

@@ -13,9 +13,8 @@ from engine.results.comparison import Comparison
 from engine.results.sliced_step import SlicedPair, SlicedStep
 from tui import bench
 from tui.compare import slices_chart
-from tui.compare.explanation import rule
 from tui.keys import key
-from tui.marks import Line, folded, line
+from tui.marks import Line, folded, line, rule
 from tui.screens.bench_screen import BenchScreen
 from tui.widgets.text_lines import Lines
 

@@ -33,8 +33,9 @@ class Painter:
         + """
     LiveScreen #middle { height: 1fr; }
     LiveScreen #main { width: 1fr; }
-    LiveScreen #side { display: none; width: 42; margin: 0 1; height: 1fr; }
+    LiveScreen #side { display: none; width: 42; margin: 0 1 0 0; height: 1fr; }
     LiveScreen.-wide #side { display: block; }
+    LiveScreen.-wide #main { border-right: solid $primary 40%; }
     LiveScreen #events { height: 3; }
     LiveScreen.-log #main > *, LiveScreen.-log #middle { display: none; }
     """

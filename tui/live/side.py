@@ -11,7 +11,7 @@ from engine.view.view_state import UNITS, ViewState
 from tui.glyphs import Glyphs
 from tui.live import budget
 from tui.live.text import ends
-from tui.marks import Line, cut, folded, line
+from tui.marks import Line, cut, folded, line, rule
 from tui.widgets.sparkline import sparkline
 
 MINUTE_NS = 60 * SECOND_NS
@@ -42,7 +42,14 @@ def side(
         lines += [line(), line(("environment", "strong"))]
         for text in environment(manifest):
             lines += folded(text, columns, indent=0)
-    return lines
+    return [_ruled(spans, columns, glyphs) for spans in lines]
+
+
+def _ruled(spans: Line, columns: int, glyphs: Glyphs) -> Line:
+    """A heading in a rule; other lines as they are."""
+    (text, mark), *hint = spans or (("", ""),)
+    heading = mark == "strong" and not text.startswith(" ")
+    return rule(text, columns, glyphs, "".join(part for part, _ in hint).strip()) if heading else spans
 
 
 def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
