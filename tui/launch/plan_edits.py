@@ -8,7 +8,7 @@ import tomli_w
 from msgspec.structs import replace
 
 from engine.core.errors import UserError
-from engine.plan.request import Request, feature_options, request_of
+from engine.plan.request import Request, request_of, request_options
 
 
 def keep(request: Request, path: Path) -> None:
@@ -62,8 +62,8 @@ def with_kernel(request: Request, kernel: str, order: Sequence[str]) -> Request:
 
 
 def with_option(request: Request, name: str, value: Any, excludes: Sequence[str] = ()) -> Request:
-    """Set an option of the workload, or of a feature, and drop those that it excludes; None removes it."""
-    if name in {option.name for option in feature_options()}:
+    """Set an option of the workload, or of the request, and drop those that it excludes; None removes it."""
+    if name in {option.name for option in request_options()}:
         entries = {other: value for other, value in request.entries().items() if other != name}
         return request_of(entries if value is None else {**entries, name: value})
     dropped = (name, *(excludes if value is not None else ()))

@@ -11,11 +11,12 @@ from engine.plan.request import Request, feature_options
 from tui.launch.choices import Choices, Item, Question
 from tui.launch.plan_edits import repeats_of, steps_of, with_option, with_workload
 from workloads.api.lists import comma_text
-from workloads.api.options import Option, options_of
+from workloads.api.options import EXTERNAL, Option, options_of
 from workloads.api.quantity import EXAMPLES
 
 SCALE = "scale"
 LONG = 10_000  # from here on, numbers are shown with a suffix for their zeros
+SHORT = {"accept_foreign_load": "accept load", "scratch_database": "scratch db"}  # to fit beside their values
 OTHER_PANELS = ("steps", "preset", "clients")  # options chosen elsewhere on the screen
 
 
@@ -53,6 +54,8 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
     clients = [_option(option, plan, offer) for option in offer.options_of(plan) if option.name == "clients"]
     interleave = (estimate or {}).get("interleave", plan.interleave)
     step = 2 if interleave == "cells" else 1  # an even number of whole cells balances their order
+    given = plan.entries()
+    of_servers = (one for one in fields.values() if one.group == EXTERNAL and (plan.external or one.name in given))
     return (
         _number("repeats", repeats_of(plan, estimate),
                 "cells per build; a verdict needs 3; better 4 or 6, so that each build is first equally often",
@@ -96,36 +99,14 @@ def design(plan: Request, offer: Choices, estimate: Mapping[str, Any] | None = N
              lambda value: replace(plan, keep=value)),
         _yes("concurrent", plan.allow_concurrent, "runs even if another run is measuring on this machine",
              lambda value: replace(plan, allow_concurrent=value)),
-        *(_option(option, plan, offer) for option in feature_options()),
-        *_running(plan),
-    )  # fmt: skip
-
-
-def _running(plan: Request) -> tuple[Item, ...]:
-    """Fields for external servers, if the plan has any."""
-    servers = plan.servers
-    if not (plan.external or servers.accept_foreign_load or servers.scratch_database):
-        return ()
-    place = servers.scratch_database or ""
-
-    def changed(**values: Any) -> Request:
-        return replace(plan, servers=replace(servers, **values))
-
-    return (
-        _yes("accept load", servers.accept_foreign_load,
-             "verdicts on external servers, although others may use them meanwhile",
-             lambda value: changed(accept_foreign_load=value)),
-        Item("scratch db", text=place or "-", mark="" if place else "dim",
-             detail="scratch db: an empty database to work in there, where the role may not create one",
-             question=Question("an empty database to work in (empty: one is created and dropped for each cell)", place,
-                               lambda text: changed(scratch_database=text or None))),
+        *(_option(option, plan, offer) for option in (*feature_options(), *of_servers)),
     )  # fmt: skip
 
 
 def _option(option: Option, plan: Request, offer: Choices) -> Item:
     value = plan.entries().get(option.name)
     detail = option.text[:1].lower() + option.text[1:].removesuffix(".")
-    words = option.name.replace("_", " ")
+    words = SHORT.get(option.name, option.name.replace("_", " "))
 
     def take(new: Any) -> Request:
         usual = new is None or new == option.default or new == option.unset
