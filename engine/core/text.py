@@ -16,7 +16,7 @@ Untrusted: TypeAlias = str  # any text not yet made visible
 Visible = NewType("Visible", str)  # safe to write anywhere
 
 FORMULA = ("=", "+", "-", "@")  # start a formula in a spreadsheet
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, kernel, external server or folder
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")  # of a build, kernel or folder
 
 
 def visible(text: Untrusted) -> Visible:

@@ -36,7 +36,7 @@ class MeasuredStep:
 
     step: Step
     page: Page | None  # None for a step without clients
-    postmaster: int  # 0 for an external server
+    postmaster: int  # 0 if its processes are not visible
     monitor: int  # backend of the engine's own connection
     totals: dict[str, Any] = field(default_factory=dict)  # fields of `StepTotals`
     figures: dict[str, Any] = field(default_factory=dict)  # of features, by name

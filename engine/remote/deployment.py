@@ -1,14 +1,14 @@
 """Deployment of clients to another host: the same programs as here, whatever that host has.
 
 Where both have Nix, and everything is in its store, `nix copy` brings it. Otherwise an archive goes there: Python with
-its library and packages, the code of the clients, external programs such as pgbench; and of each the shared libraries
+its library and packages, the code of the clients, foreign programs such as pgbench; and of each the shared libraries
 and the loader, since the other system's may be older. It needs a shell, `head` and `tar` there, and the same processor.
 
     python                the script that starts Python; `sh python -m …`
     lib/                  its loader and shared libraries
     home/                 PYTHONHOME
     code/                 engine, workloads, packages
-    programs/NAME         the script that starts an external program; NAME.d/ has the file and its libraries
+    programs/NAME         the script that starts a foreign program; NAME.d/ has the file and its libraries
 """
 
 from __future__ import annotations
