@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.core.perf_events import EVENTS, IPC, OTHERS
 from engine.journal.totals import role_place
+from engine.report.tables.section import STEP_BUILD_AND_ROLE
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
@@ -22,7 +23,7 @@ def section(comparison: Comparison) -> Section:
     shown = [(key, title) for key, title in TITLES if key in there]
     title = "Counted per operation by role (medians of cells; server: processes that are no connection's)"
     rows = (line for step in comparison.steps for line in _rows(comparison, step, [key for key, _ in shown]))
-    headings = columns("step, build and role", *(heading for _, heading in shown))
+    headings = columns(STEP_BUILD_AND_ROLE, *(heading for _, heading in shown))
     return Section("counters", title, headings, tuple(rows))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.analysis.cells import transactions
 from engine.analysis.statistics import metrics
 from engine.features.feature import Tables
-from engine.journal.totals import LUMPED_ROLES
+from engine.journal.totals import LUMPED_ROLES, role_place
 from engine.report.tables.section import Line, RoleTable, Table
 from engine.results.averages import middle
 from engine.results.cell_step import CellStep
@@ -19,15 +19,14 @@ from workloads.client.histogram import REFERENCE_BUCKETS
 
 BUCKETS_ACROSS = 6
 BEYOND = REFERENCE_BUCKETS[-1][0]
-TIMED_ROLES = ("insert", "delete", "query")  # in this order, others after them
 SHOWN = ("service_p50_us", "service_p95_us", "service_p99_us", "service_p999_us")
 STARTED = "not timed: each client's first transaction, if it was under way when the step began, and those that failed"
 
 
 def buckets(comparison: Comparison) -> Iterable[Section]:
     """The reference's buckets per role in percent, all cells of a build together; `_joined` limits their number."""
-    others = {role_kind(name) for cell in comparison.cells for name in cell.roles}.difference(TIMED_ROLES, LUMPED_ROLES)
-    for role in (*TIMED_ROLES, *sorted(others)):
+    roles = {role_kind(name) for cell in comparison.cells for name in cell.roles}.difference(LUMPED_ROLES)
+    for role in sorted(roles, key=role_place):
         counts: dict[tuple[str, str], list[int]] = {}
         longest: dict[tuple[str, str], float] = {}
         for cell in comparison.cells:
@@ -37,9 +36,7 @@ def buckets(comparison: Comparison) -> Iterable[Section]:
                     before = counts.get(place, [0] * len(REFERENCE_BUCKETS))
                     counts[place] = [sum(both) for both in zip(before, cell.bucket_counts[name], strict=True)]
                     longest[place] = max(longest.get(place, 0.0), cell.roles[name]["max_s"] or 0.0)
-        if counts:
-            labels = _joined([metrics.bucket_percent(row) for row in counts.values()])
-            yield from _bucket_table(role, labels, counts, longest)(comparison)
+        yield from _bucket_table(role, counts, longest)(comparison)
 
 
 def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
@@ -58,11 +55,10 @@ def _joined(rows: Sequence[Mapping[str, float]]) -> dict[str, list[str]]:
 
 
 def _bucket_table(
-    role: str,
-    labels: Mapping[str, Sequence[str]],
-    counts: dict[tuple[str, str], list[int]],
-    longest: dict[tuple[str, str], float],
+    role: str, counts: Mapping[tuple[str, str], list[int]], longest: Mapping[tuple[str, str], float]
 ) -> Table:
+    labels = _joined([metrics.bucket_percent(row) for row in counts.values()])
+
     def lines(_: Comparison, step: str, subject: str) -> Iterable[Line]:
         if (step, subject) in counts:
             percent = metrics.bucket_percent(counts[step, subject])
@@ -128,7 +124,6 @@ TRANSACTION_TIMES = Table(
     (Column("n", "count"), *(Column(name, "short") for name in ("total s", "mean", "median", "min", "max", "stddev"))),
     _transactions,
 )
-
 
 TABLES: Tables = {
     "latency": LATENCY,

@@ -13,7 +13,7 @@ from engine.results.ratio import RATE, TIME
 from engine.results.section import Column, Row, Section, Value, columns, number, of_ratio, row
 
 BELOW = "/ base"  # names a line of ratios below one of figures
-STEP_AND_BUILD = "step and build"
+STEP_AND_BUILD, STEP_BUILD_AND_ROLE = "step and build", "step, build and role"
 UNITS = "{units}"  # in titles and headings: what the rates of the steps count
 Line = tuple[Sequence[Value], str]  # of a subject in a step: values and mark
 
@@ -61,7 +61,7 @@ class RoleTable:
             for name in comparison.names
             if (values := self.values(comparison.of(name, step), role)) is not None
         )
-        yield Section(self.key, self.title, columns("step, build and role", *self.columns), tuple(rows))
+        yield Section(self.key, self.title, columns(STEP_BUILD_AND_ROLE, *self.columns), tuple(rows))
 
 
 def per_operation(metrics: Sequence[str], comparison: Comparison, step: str, subject: str) -> Iterable[Line]:
