@@ -18,7 +18,7 @@ from engine.cli.run import RunCommand
 from engine.cli.settings import ENVIRONMENT, Settings
 from workloads.api.options import options_of
 
-SUMMARY = "compare PostgreSQL servers: which is slower, by how much, how surely, and why"
+SUMMARY = "compare PostgreSQL servers: which is slower, by how much, how certain that is, and why"
 
 
 def roff(text: str) -> str:

@@ -61,8 +61,8 @@ def compare(
     \b
     Exit codes with --gate:
       0  no build is slower by more than tolerated
-      1  a step is slower or responds later by more, missed its SLA or did
-         nothing, or cells failed or are missing
+      1  a step is slower by more, or its response times are; it missed its SLA
+         or did nothing; or cells failed or are missing
       2  the command failed
       3  nothing is worse, but every step of some build is undecided or withheld
     """

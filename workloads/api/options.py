@@ -110,7 +110,7 @@ class Option:
             if self.above is not None and one <= self.above:
                 return f"{one:,} is too small: give a number greater than {_plain(self.above)}"
             if self.most is not None and one > self.most:
-                percent = f", such as {_plain(one)}%" if self.metavar == "FRACTION" and one <= 100 * self.most else ""
+                percent = f", or write {_plain(one)}%" if self.metavar == "FRACTION" and one <= 100 * self.most else ""
                 return f"{one:,} is too large: give at most {_plain(self.most)}{percent}"
         return ""
 
