@@ -71,8 +71,10 @@ class Label:
     @property
     def title(self) -> str:
         """The place with its patches, extensions and variants, spelled as a label, whatever the build is called."""
-        added = (*map(_patch_slug, self.patches), *(_slug(word.partition("=")[0]) for word in self.extensions))
-        return "-".join((self.place, *added, *map(_variant_slug, self.variants)))
+        patches = (_PATCH.sub("", Path(patch).name) for patch in self.patches)
+        extensions = (word.partition("=")[0] for word in self.extensions)
+        variants = (word.removeprefix(CFLAGS) for word in self.variants)
+        return "-".join((self.place, *map(_slug, (*patches, *extensions, *variants))))
 
     @property
     def path(self) -> Path:
@@ -203,14 +205,6 @@ def _tree_and_extensions(text: str) -> tuple[str, tuple[str, ...]]:
         return text, ()
     folder = user_path(_variants(place)[0])
     return (place, tuple(words)) if folder.is_dir() else (text, ())
-
-
-def _patch_slug(patch: str) -> str:
-    return _slug(_PATCH.sub("", Path(patch).name))
-
-
-def _variant_slug(word: str) -> str:
-    return _slug(word.removeprefix(CFLAGS))
 
 
 def _slug(text: str) -> str:

@@ -151,11 +151,8 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if _is_left_out(entry.name.rpartition("/")[2]) else _plain(entry)
-
-
-def _is_left_out(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in LEFT_OUT)
+    name = entry.name.rpartition("/")[2]
+    return None if any(fnmatch.fnmatchcase(name, pattern) for pattern in LEFT_OUT) else _plain(entry)
 
 
 def _loaded(launchers: Iterable[str]) -> list[Path]:

@@ -151,7 +151,8 @@ def _effect(plan: Request, estimate: dict[str, Any] | None) -> str:
 
 
 def detail(item: Item | None, cells: int) -> list[Line]:
-    return [line((f" {text}", "dim")) for text in _wrapped(item.detail if item else "", cells - 2)[:2]]
+    rows = wrap(item.detail if item else "", max(1, cells - 2), break_on_hyphens=False)
+    return [line((f" {row}", "dim")) for row in rows[:2]]
 
 
 def counted(checks: Sequence[Item]) -> str:
@@ -209,7 +210,3 @@ def _item(item: Item, at: bool, form: PanelForm, cells: int, glyphs: Glyphs, abo
     if item.aside and cells >= ASIDE_CELLS:
         spans = (*spans, (" " * max(1, form.aside_at - width(spans)) + item.aside, "dim"))
     return fit(spans, cells - 1, glyphs.ellipsis)
-
-
-def _wrapped(text: str, cells: int) -> list[str]:
-    return wrap(text, max(1, cells), break_on_hyphens=False)

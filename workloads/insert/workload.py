@@ -69,7 +69,8 @@ class InsertBenchmark:
                 query_seconds=options.query_seconds,
             )
         steps = tuple(replace(step, builds=options.index_builds) if step.kind == "index" else step for step in steps)
-        record, why = self._record(options, scale, steps), _own_server(options)
+        record = self._record(options, scale, steps)
+        why = "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
         return Plan(record, named.settings, named.probes, own_server=why) if named else Plan(record, own_server=why)
 
     def _record(self, options: Options, scale: str, steps: tuple[InsertStep, ...]) -> dict[str, Any]:
@@ -175,10 +176,6 @@ def _sliced_builds(entries: Record) -> int:
             builds = math.ceil(SLICED_BUILDS_S / max(1e-3, estimates.expected_seconds(step, options.clients)))
             return max(1, min(MOST_BUILDS, builds))
     return 1
-
-
-def _own_server(options: Options) -> str:
-    return "--placement paired binds the server's processes to CPUs" if options.placement == "paired" else ""
 
 
 def _own(record: Record) -> InsertStep:
