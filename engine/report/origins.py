@@ -129,8 +129,8 @@ def observers(comparison: Comparison, recorded: Recorded) -> Section:
             cells = comparison.of(name, step)
             if cells:
                 probes = ", ".join(sorted({probe for cell in cells for probe in cell.observers})) or "none"
-                client = middle([cell.client_cpu_us_per_op for cell in cells if cell.client_cpu_us_per_op is not None])
-                server = middle([cell.server_cpu_us_per_op for cell in cells if cell.server_cpu_us_per_op is not None])
+                client = middle(cell.client_cpu_us_per_op for cell in cells)
+                server = middle(cell.server_cpu_us_per_op for cell in cells)
                 share = client / server if client is not None and server else None
                 of_engine = [
                     recording.totals.engine_cpu_ns / 1e9 / seconds

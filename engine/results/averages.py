@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from statistics import geometric_mean, median
 
 from engine.results.cell_step import CellStep
@@ -12,9 +13,10 @@ def mean(values: list[float]) -> float | None:
     return geometric_mean(values) if values and min(values) > 0 else middle(values)
 
 
-def middle(values: list[float]) -> float | None:
-    """The median, or None."""
-    return median(values) if values else None
+def middle(values: Iterable[float | None]) -> float | None:
+    """The median of those that are known; None without any."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def mean_shares(cells: list[CellStep], role: str) -> dict[str, float]:

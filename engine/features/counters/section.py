@@ -8,7 +8,6 @@ from engine.core.perf_events import EVENTS, IPC, OTHERS
 from engine.journal.totals import role_place
 from engine.report.tables.section import STEP_BUILD_AND_ROLE
 from engine.results.averages import middle
-from engine.results.cell_step import CellStep
 from engine.results.comparison import Comparison
 from engine.results.ratio import INSTRUCTIONS
 from engine.results.section import Row, Section, columns, of_ratio, row
@@ -33,7 +32,7 @@ def _rows(comparison: Comparison, step: str, keys: Sequence[str]) -> Iterable[Ro
         remarks = tuple(dict.fromkeys(note for cell in cells for note in cell.counters_notes))
         counted = {role for cell in cells for role, figures in cell.counters.items() if figures}
         for place, role in enumerate(sorted(counted, key=_place)):
-            values = (_role_middle(cells, role, key) for key in keys)
+            values = (middle(cell.counters.get(role, {}).get(key) for cell in cells) for key in keys)
             yield row(f"{name} {role}", *values, step=step, subject=name, remarks=remarks if place == 0 else ())
         if remarks and not any(cell.counters for cell in cells):
             yield row(f"{name} nothing", *[None] * len(keys), step=step, subject=name, remarks=remarks)
@@ -45,7 +44,3 @@ def _rows(comparison: Comparison, step: str, keys: Sequence[str]) -> Iterable[Ro
 
 def _place(role: str) -> tuple[bool, tuple[int, str]]:
     return role == OTHERS, role_place(role)
-
-
-def _role_middle(cells: Sequence[CellStep], role: str, key: str) -> float | None:
-    return middle([cell.counters[role][key] for cell in cells if key in cell.counters.get(role, {})])

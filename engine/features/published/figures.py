@@ -59,8 +59,7 @@ def sections(comparison: Comparison) -> Iterable[Section]:
         for start in range(0, len(comparison.names), ACROSS):
             shown, figures = comparison.names[start : start + ACROSS], []
             for figure, (unit, digits) in (PUBLISHED | UNPUBLISHED).items():
-                known = [(of, line[figure]) for of, at, line in lines if at == step]
-                values = [middle([value for of, value in known if of == name and value is not None]) for name in shown]
+                values = [middle(line[figure] for *of, line in lines if of == [name, step]) for name in shown]
                 if any(value is not None for value in values):
                     texts = ("NA" if value is None else _text(value, digits) for value in values)
                     figures.append(row(figure, unit, *texts))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
 from engine.core.model import Manifest
 from engine.core.record import converted
 from engine.journal.manifest import read_manifest
+from engine.results.averages import middle
 from engine.results.comparison import Comparison
 from engine.results.section import Column as SectionColumn
 from engine.results.section import Figure, Section, Value, row
@@ -162,8 +162,7 @@ def _ratio(
 
 
 def _value(comparison: Comparison, subject: str, step: str, figure: str) -> float | None:
-    values = [value for cell in comparison.of(subject, step) if (value := _figure(cell, figure.split("."))) is not None]
-    return median(values) if values else None
+    return middle(_figure(cell, figure.split(".")) for cell in comparison.of(subject, step))
 
 
 def _figure(record: Any, names: Sequence[str]) -> float | None:

@@ -91,14 +91,11 @@ LATENCY = Table(
 def _percentiles(cells: list[CellStep], role: str) -> Sequence[Value] | None:
     """Medians of cells; for the maximum, the largest."""
     of_role = [cell.roles[role] for cell in cells if role in cell.roles]
-
-    def figures(name: str) -> list[float]:
-        return [value for figures in of_role if (value := figures.get(name)) is not None]
-
-    if not (statements := figures("statements")):
+    statements, *times_us = (middle(cell.get(name) for cell in of_role) for name in ("statements", "mean_us", *SHOWN))
+    if statements is None:
         return None
-    times_us = (middle(figures(name)) for name in ("mean_us", *SHOWN))
-    return middle(statements), *times_us, Figure(max(figures("max_s"), default=None), unit="s")
+    longest_s = max((time_s for cell in of_role if (time_s := cell.get("max_s")) is not None), default=None)
+    return statements, *times_us, Figure(longest_s, unit="s")
 
 
 PERCENTILES = RoleTable(

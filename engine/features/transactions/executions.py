@@ -30,6 +30,6 @@ def _execution(comparison: Comparison, name: str, step: str, statement: str, by:
     cells = comparison.of(name, step)
     executed = [run for cell in cells for run in cell.executions if (run.statement, run.by) == (statement, by)]
     if executed:
-        values = (middle([v for run in executed if (v := getattr(run, figure)) is not None]) for figure in FIGURES)
+        values = (middle(getattr(run, figure) for run in executed) for figure in FIGURES)
         chosen = "/".join(sorted({run.chosen for run in executed if run.chosen}))
         yield row(name, *values, chosen, COUNTED[by], step=statement, subject=name)

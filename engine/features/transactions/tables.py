@@ -83,10 +83,7 @@ def _script_times(comparison: Comparison, step: str, subject: str) -> Iterable[L
     cells = comparison.of(subject, step)
     for name in dict.fromkeys(times.name for cell in cells for times in cell.scripts):
         times = [script for cell in cells for script in cell.scripts if script.name == name]
-        quantiles = (
-            middle([value for script in times if (value := getattr(script, quantile)) is not None])
-            for quantile in ("p50_ms", "p95_ms", "p99_ms")
-        )
+        quantiles = (middle(getattr(script, name) for script in times) for name in ("p50_ms", "p95_ms", "p99_ms"))
         yield (name.removesuffix(".sql"), sum(script.transactions for script in times), *quantiles), ""
 
 
@@ -104,7 +101,7 @@ def _mean(comparison: Comparison, name: str, step: str, key: tuple[int, int]) ->
     times = [time for cell in comparison.of(name, step) if (time := _placed(cell).get(key)) is not None]
     if any(time.stop_ms > STOP_SHARE * time.mean_ms for time in times):
         return Figure(None, remarks=(STOPPED,))
-    value = middle([time.mean_ms for time in times])
+    value = middle(time.mean_ms for time in times)
     if value is None:
         return None
     error_ms = NORMAL_95 * math.sqrt(sum(time.error_ms**2 for time in times)) / len(times)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -141,18 +141,16 @@ def _roles(comparison: Comparison, step: str) -> Iterable[Json]:
     for name in comparison.names:
         cells = comparison.of(name, step)
         roles = dict.fromkeys(role for cell in cells for role in cell.roles)
-        parts = {role: _role_cpu(cells, role) for role in sorted(roles, key=role_place)}
+        parts = {
+            role: middle(cell.roles[role]["cpu_us_per_op"] for cell in cells if role in cell.roles)
+            for role in sorted(roles, key=role_place)
+        }
         total = middle(comparison.values(name, step, "server_cpu_us_per_op"))
         known = {role: value for role, value in parts.items() if value is not None}
         if total is None or not known:
             continue
         yield from ({"subject": name, "role": role, "value": value} for role, value in known.items())
         yield {"subject": name, "role": OTHER_PROCESSES, "value": max(0.0, total - sum(known.values()))}
-
-
-def _role_cpu(cells: Sequence[CellStep], role: str) -> float | None:
-    costs = (cell.roles[role]["cpu_us_per_op"] for cell in cells if role in cell.roles)
-    return middle([value for value in costs if value is not None])
 
 
 def _waits(comparison: Comparison, step: str) -> Iterable[Json]:
@@ -172,7 +170,7 @@ def _phases(comparison: Comparison, step: str) -> Iterable[Json]:
             known = [cell.probes[role]["phases"] for cell in comparison.of(name, step)
                      if cell.probes.get(role, {}).get("phases")]  # fmt: skip
             for phase in (*PHASES, "other") if known else ():
-                share = middle([shares.get(phase, 0.0) for shares in known])
+                share = middle(shares.get(phase, 0.0) for shares in known)
                 yield {"subject": name, "role": role, "part": phase, "share": share}
 
 

@@ -65,7 +65,7 @@ def _reasons(cells: Figures) -> tuple[str, ...]:
 
 
 def _middle(cells: Figures, name: str) -> float | None:
-    return middle([cell[name] for cell in cells if cell.get(name) is not None])
+    return middle(cell.get(name) for cell in cells)
 
 
 def _largest(cells: Figures, name: str) -> float | None:
@@ -78,7 +78,7 @@ def statistics(comparison: Comparison, recorded: Recorded) -> Iterable[Section]:
     for step in comparison.steps:
         known = {name: list(_of_cells(comparison, recorded, name, step)) for name in comparison.names}
         for counter in dict.fromkeys(counter for cells in known.values() for cell in cells for counter in cell):
-            medians = [middle([cell[counter] for cell in cells if counter in cell]) for cells in known.values()]
+            medians = [middle(cell.get(counter) for cell in cells) for cells in known.values()]
             if any(medians):
                 rows.append(row(counter, *medians, step=step))
     title = "Statistics views over the step (pg_stat_*, medians of cells)"
