@@ -81,7 +81,7 @@ def look_up(draft: Draft, labels: Sequence[Label]) -> list[str]:
     use = ExternalServers(
         accept_foreign_load=options.accept_foreign_load,
         scratch_database=options.scratch_database or "",
-        checkpoint=all(server.may_checkpoint for server in servers),
+        checkpoint=all(server.facts.may_checkpoint for server in servers),
         connections={server.name: external_server.without_password(server.conninfo) for server in servers},
     )
     for server in servers:
@@ -116,9 +116,9 @@ def _notices(servers: Sequence[ExternalServer], use: ExternalServers) -> list[st
         "servers' processes, their machines, their logs; WAL and statistics include other clients"
     )
     if not use.checkpoint:
-        who = ", ".join(server.name for server in servers if not server.may_checkpoint)
+        who = ", ".join(server.name for server in servers if not server.facts.may_checkpoint)
         lines.append(f"no CHECKPOINT is done before steps, on none of the servers: the role may not on {who}")
-    if blind := [server.name for server in servers if not server.may_see_all]:
+    if blind := [server.name for server in servers if not server.facts.may_see_all]:
         lines.append(f"{', '.join(blind)}: the role is no member of pg_monitor: some settings and vacuums are not seen")
     if not use.accept_foreign_load:
         lines.append("ratios and intervals without verdicts: others may use these servers (--accept-foreign-load)")

@@ -139,10 +139,10 @@ class ExternalCell:
         server = self._found
         return {
             "external": server.address,
-            "version": server.built,
-            "started": server.started,
+            "version": server.facts.built,
+            "started": server.facts.started,
             "role": server.role,
-            "may_see_all": server.may_see_all,
+            "may_see_all": server.facts.may_see_all,
             "database": self.database,
             "database_given": bool(self.use.scratch_database),
             "checkpoint": self.may_checkpoint,

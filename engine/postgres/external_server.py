@@ -38,7 +38,9 @@ _COMPILED = re.compile(r"compiled by (.+?)(?:, \d+-bit)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class ServerFacts:
+    """The state of a server and the rights of the role there. `free_connections` are left for the role now."""
+
     version: str
     built: str
     started: str
@@ -49,40 +51,34 @@ class _Facts:
     may_checkpoint: bool
     may_see_all: bool
     free_connections: int
-    max_connections: str
+    max_connections: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalServer:
     """An external server. `conninfo` is complete and may hold a password; `address` is for printing.
 
-    The cluster's `identifier`, if the role may see it, and `started`, the postmaster's start, tell whether two
-    connection strings lead to one server. `free_connections` is the number left for the role now.
+    The cluster's `identifier`, if the role may see it, and the postmaster's start tell whether two connection strings
+    lead to one server.
     """
 
     name: str
     conninfo: str = field(repr=False)
     address: str
     version: str
-    built: str
     identifier: str
-    started: str
     role: str
-    may_create: bool
-    may_checkpoint: bool
-    may_see_all: bool
-    free_connections: int
-    max_connections: int
+    facts: ServerFacts
     settings: tuple[tuple[str, str], ...]
 
     @property
     def build(self) -> Build:
-        compiler = _COMPILED.search(self.built)
+        compiler = _COMPILED.search(self.facts.built)
         return Build(
             label=self.name,
             version=self.version,
             prefix="",
-            digest=hashlib.sha256(f"{self.identifier} {self.built}".encode()).hexdigest()[:32],
+            digest=hashlib.sha256(f"{self.identifier} {self.facts.built}".encode()).hexdigest()[:32],
             provenance="external",
             compiler=compiler.group(1) if compiler else "unknown",
             server=self.address,
@@ -96,14 +92,14 @@ class ExternalServer:
     def check(self, use: ExternalServers, connections: int) -> None:
         """Raise UserError if the plan cannot run here with this many connections."""
         needed = connections + NEEDED_BESIDES
-        if self.free_connections < needed:
+        if self.facts.free_connections < needed:
             raise UserError(
-                f"{self.name}: this plan needs {needed} connections, and {max(0, self.free_connections)} are free for "
-                f"role {self.role} (max_connections is {self.max_connections}): use fewer --clients"
+                f"{self.name}: this plan needs {needed} connections, and {max(0, self.facts.free_connections)} are "
+                f"free for role {self.role} (max_connections is {self.facts.max_connections}): use fewer --clients"
             )
         if use.scratch_database:
             check_scratch(self.name, self.conninfo, use.scratch_database)
-        elif not self.may_create:
+        elif not self.facts.may_create:
             raise UserError(
                 f"{self.name}: role {self.role} may not create databases: ALTER ROLE … CREATEDB, or name an "
                 "empty database with --scratch-database"
@@ -130,7 +126,7 @@ def refuse_doubles(servers: list[ExternalServer]) -> None:
     """Raise UserError if two names lead to one server."""
     by_server: dict[tuple[str, str], ExternalServer] = {}
     for server in servers:
-        other = by_server.setdefault((server.identifier, server.started), server)
+        other = by_server.setdefault((server.identifier, server.facts.started), server)
         if other is not server:
             raise UserError(
                 f"{other.name} and {server.name} are the same server ({server.address}); "
@@ -196,7 +192,7 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> ExternalServer:
     reported = _version(name, connection.info.parameter_status("server_version") or "")
     if version < OLDEST * 10000:
         raise UserError(f"{name}: PostgreSQL {reported} is too old: {OLDEST} or later is needed")
-    facts = external_queries.row(connection, name, question("external_facts", version) or "", _Facts)
+    facts = external_queries.row(connection, name, question("external_facts", version) or "", ServerFacts)
     if facts.backend != str(connection.info.backend_pid):
         raise UserError(f"{name}: a connection pooler is in front of this server: name the server's own address")
     if facts.standby:
@@ -222,15 +218,9 @@ def _asked(name: str, connection: psycopg.Connection[Any]) -> ExternalServer:
         conninfo=make_conninfo(**completed, **password),
         address=address,
         version=_version(name, facts.version),
-        built=facts.built,
         identifier=_identifier(name, connection),
-        started=facts.started,
         role=connection.info.user,
-        may_create=facts.may_create,
-        may_checkpoint=facts.may_checkpoint,
-        may_see_all=facts.may_see_all,
-        free_connections=facts.free_connections,
-        max_connections=int(facts.max_connections),
+        facts=facts,
         settings=tuple((name, value or "") for name, value, _ in settings),
     )
 

@@ -12,6 +12,6 @@ SELECT current_setting('server_version') AS version,
                  - coalesce(current_setting('reserved_connections', true)::int, 0)
                  - (SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database)::int,
              CASE WHEN rolconnlimit >= 0 THEN rolconnlimit END) AS free_connections,
-       current_setting('max_connections') AS max_connections
+       current_setting('max_connections')::int AS max_connections
 FROM pg_roles
 WHERE rolname = current_user
