@@ -52,6 +52,7 @@ let
         chmod -R u+w source
         cd source
         set -o pipefail
+        unset TMPDIR # the tests choose a place
         export HOME=$PWD PGBED_EXAMPLES=50
         ${command}
       '';
@@ -85,7 +86,7 @@ let
     checkOf (compiled (sourceOf [ ] leave)) [ stdenv.cc ] description "check-${name}" ''
       ${programs}
       mkdir -p $out
-      { time python -m pytest -p no:cacheprovider -n ${toString workers} --dist loadfile --basetemp=$TMPDIR/t \
+      { time python -m pytest -p no:cacheprovider -n ${toString workers} --dist loadfile \
           --durations=10 -m "${markers} and not outside and not nightly" ${which}; } 2>&1 | tee $out/pytest.log
     '';
   withoutScreens = [
