@@ -53,7 +53,7 @@ let
         cd source
         set -o pipefail
         unset TMPDIR # the tests choose a place
-        export HOME=$PWD PGBED_EXAMPLES=50
+        export HOME=$PWD PGBED_EXAMPLES=50 PGBED_MARKERS=$PWD/markers.json
         ${command}
       '';
 
@@ -67,8 +67,8 @@ let
     ${lib.optionalString (hyperfine != null) "export PGBED_HYPERFINE=${lib.getExe hyperfine}"}
   '';
 
-  # Source and tests with their byte code: to make that takes each worker four times as long as all other collecting. It
-  # is of files with the times that all have in the store.
+  # Source and tests with their byte code, which takes four times as long as all other collecting, and with the markers of
+  # all tests, so that a check imports only its own. The byte code is of files with the times that all have in the store.
   compiled =
     source:
     checkOf source [ stdenv.cc ] "The tests, compiled" "compiled" ''

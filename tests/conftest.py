@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import json
 import os
 import re
 import shutil
@@ -51,6 +52,9 @@ BUILTIN_ARGS = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
 # Small and quick to start; not what a run would use.
 TEST_SETTINGS = ("shared_buffers=64MB", "max_wal_size=1GB", "min_wal_size=128MB")
 TIERS = pytest.StashKey[str]()
+# A file with the markers of every test, written by a process that collects all of them: others import no file of which
+# they run no test.
+MARKERS = os.environ.get("PGBED_MARKERS")
 SCREENS = Path(__file__).parents[1] / "tui"
 # Of a test file: the screens, or a module of `tests.support` that imports them.
 IMPORTS_SCREENS = re.compile(
@@ -70,11 +74,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Pass over the tests of the screens in a source tree without them, and over all others where those are wanted."""
-    imports = imports_screens(collection_path)
-    if config.option.markexpr.startswith("screens") and collection_path.suffix == ".py" and not imports:
-        return None if "mark.screens" in collection_path.read_text() else True
-    return True if not SCREENS.is_dir() and imports else None
+    """Pass over files without a test that the markers choose, and over the screens in a source tree without them."""
+    tests = known_markers().get(str(collection_path.relative_to(config.rootpath)))
+    if tests is not None and not any(_chosen(config.option.markexpr, markers) for markers in tests):
+        return True
+    return True if not SCREENS.is_dir() and imports_screens(collection_path) else None
+
+
+@cache
+def known_markers() -> dict[str, list[list[str]]]:
+    """The markers of each test, by file; empty if nobody has collected all tests before."""
+    return json.loads(Path(MARKERS).read_bytes()) if MARKERS and Path(MARKERS).exists() else {}
+
+
+def _chosen(expression: str, markers: list[str]) -> bool:
+    names = dict.fromkeys(re.findall(r"\w+", expression), False) | dict.fromkeys(markers, True)
+    return bool(not expression or eval(expression, {}, names))
 
 
 @cache
@@ -86,12 +101,14 @@ def imports_screens(path: Path) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that start PostgreSQL, order all, count each tier. Raises UsageError where nightly lacks a reason."""
     counts = dict.fromkeys(("pytest", "./check", "./check --all"), 0)
+    by_file: dict[str, set[tuple[str, ...]]] = {}
     for item in items:
         if "servers" in getattr(item, "fixturenames", ()):
             item.add_marker("servers")
         if imports_screens(item.path):
             item.add_marker("screens")
         markers = {marker.name for marker in item.iter_markers()}
+        by_file.setdefault(str(item.path.relative_to(config.rootpath)), set()).add(tuple(sorted(markers)))
         if any(not marker.args for marker in item.iter_markers("nightly")):
             raise pytest.UsageError(f"{item.nodeid}: nightly says why")
         if "nightly" in markers:
@@ -102,6 +119,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             counts["pytest"] += 1
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
     gc.freeze()  # what lasts: to look through it again and again takes a seventh of the screens' tests
+    if MARKERS and not known_markers() and not config.option.markexpr:
+        Path(MARKERS).write_text(json.dumps({file: sorted(tests) for file, tests in by_file.items()}))
     config.stash[TIERS] = ", ".join(f"{count:,} of {tier}" for tier, count in counts.items())
 
 
