@@ -53,7 +53,7 @@ let
         cd source
         set -o pipefail
         unset TMPDIR # the tests choose a place
-        export HOME=$PWD PGBED_EXAMPLES=50 PGBED_MARKERS=$PWD/markers.json
+        export HOME=$PWD PGBED_MARKERS=$PWD/markers.json
         ${command}
       '';
 
