@@ -19,6 +19,7 @@ NAME_CELLS, VALUE_CELLS = 18, 8
 SIGNS = {"finished": "ok", "failed": "x", "running": ">", "interrupted": "x", "next": "next", "planned": ""}
 PLAN_SHARE = 0.4  # of the rows, at most
 LEAST_PLAN = 4  # rows
+PLAN_CELLS = len("─ plan ── ─") - len("  ")  # of the heading, but for its hint, which begins with blanks
 
 
 def side(
@@ -59,8 +60,9 @@ def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, 
     until = f", ends {ends(view)}" if view.left_s is not None else ""
     away = f" (in {span(view.left_s)})" if view.left_s is not None else ""
     unit = f"; {step} in {'s' if view.timed else view.unit}" if any(step in planned.rates for planned in plan) else ""
-    text = f"{head}{until}{away}{unit}"
-    lines = [line(("plan", "strong"), (text if len(text) + 4 <= columns else f"{head}{until}{unit}", "dim"))]
+    hints = f"{head}{until}{away}{unit}", f"{head}{until}{unit}", f"{head}{until}", head
+    hint = next((hint for hint in hints if len(hint) <= columns - PLAN_CELLS), head)
+    lines = [line(("plan", "strong"), (hint, "dim"))]
     places = [place for place, planned in enumerate(plan) if planned.state in ("running", "next")]
     now = places[0] if places else len(plan)
     room = max(1, rows - 2)

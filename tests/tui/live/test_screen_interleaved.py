@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from textual.pilot import Pilot
 from engine.view.step_series import SECOND_NS
 from tests.support.journal import Growing, interleaved
 from tests.support.screens import Act, check_screen, show_live, text_of, unmoved
+from tui.glyphs import SETS
 from tui.live.screen import LiveScreen
+from tui.live.side import schedule
 from tui.live.stall_screen import StallScreen
+from tui.marks import rule
 
 OTHER = "002-16.3-prebuilt-auto-r1"  # of the recording, with a stall in qr100
 
@@ -171,3 +175,14 @@ def test_four_builds_have_a_line_and_a_sentence_each(tmp_path: Path) -> None:
         fed(live, 30, 400, 380, 390, 300)
         for size in ((80, 24), (80, 40)):
             show_live(live.run, check, clock=live.hand.clock, glyphs="ascii", size=size)
+
+
+@pytest.mark.parametrize("columns", [36, 42, 60])
+def test_the_heading_of_the_plan_has_the_end_of_the_run(columns: int) -> None:
+    view: Any = SimpleNamespace(
+        step=None, cells_done=3, cells=6, left_s=200.0, wall_ns=1_795_000_000 * SECOND_NS, timed=False, unit="q/s"
+    )
+    glyphs = SETS["ascii"]
+    (heading,) = schedule(view, (), columns, 4, glyphs)
+    text = "".join(part for part, _ in rule("plan", columns, glyphs, heading[1][0].strip()))
+    assert len(text) == columns and "3/6 cells, ends " in text and ("(in 3m20s)" in text) == (columns == 60)
