@@ -141,7 +141,7 @@ def apply(
     changes: Sequence[tuple[str, str]] = (),
     typed: Sequence[tuple[str, str]] = (),
 ) -> Config:
-    """The config for `build`: `auto` scaled to `machine`, with `changes` on top, some of them `typed` by the user.
+    """The config for `build`: `auto` scaled to `machine`, with `changes` on top, some of them as `typed` by the user.
 
     `Config.dropped` names the settings left out: see `setting_kinds.why_dropped`. Raises UserError for a value that the
     server refuses.
@@ -161,8 +161,7 @@ def apply(
         del values[name]
         dropped.append(name)
     where = f"config '{spec.name}' on {build.label}"
-    setters = tuple((name, "--set" if (name, value) in typed else "the workload's") for name, value in changes)
-    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), where, setters):
+    for name in _unknown_to(build.bin / "postgres", tuple(values.items()), where, tuple(dict(typed).items())):
         del values[name]
         dropped.append(name)
     origin = spec.origin
@@ -340,7 +339,7 @@ def known_to(postgres: Path) -> tuple[str, ...]:
 
 @functools.cache
 def _unknown_to(
-    postgres: Path, settings: tuple[tuple[str, str], ...], where: str, setters: tuple[tuple[str, str], ...]
+    postgres: Path, settings: tuple[tuple[str, str], ...], where: str, typed: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
     """The names that a server does not know, found by having it read the settings without starting.
 
@@ -359,8 +358,7 @@ def _unknown_to(
     missing = tuple(match[1].lower() for match in _UNRECOGNIZED.finditer(answer.errors))
     if missing:  # the server checks values only if it knows all names
         left = tuple((name, value) for name, value in settings if name not in missing)
-        return missing + _unknown_to(postgres, left, where, setters)
+        return missing + _unknown_to(postgres, left, where, typed)
     complaint = " / ".join(_COMPLAINT.findall(answer.errors)) or answer.shown
-    setter = {name: who for name, who in setters if f'"{name}"' in complaint}
-    named = "".join(f"{setter[name]} {name}={value}: " for name, value in settings if name in setter)
+    named = "".join(f"--set {name}={value}: " for name, value in typed if f'"{name}"' in complaint)
     raise UserError(f"{named}{where}: {complaint}")

@@ -203,8 +203,11 @@ def test_a_refused_value_is_an_error_before_the_run(text: str, said: str, build:
     with pytest.raises(UserError, match=said) as caught:
         one("cx5", build(16), text)
     assert str(caught.value).startswith(f"--set {text}: config 'cx5' on ")
-    with pytest.raises(UserError, match=f"^the workload's {text}: config 'cx5' on "):
+    with pytest.raises(UserError, match=r"^config 'cx5' on "):
         apply(resolve(["cx5"])[0], build(16), MACHINE, overrides([text]))
+    typed = text.partition("=")[0], "1"  # as it was before it was stretched for interleaved servers
+    with pytest.raises(UserError, match=f"^--set {'='.join(typed)}: config 'cx5' on "):
+        apply(resolve(["cx5"])[0], build(16), MACHINE, overrides([text]), [typed])
     assert "configuration file" not in str(caught.value)  # the throw-away one of this check is no help
 
 
