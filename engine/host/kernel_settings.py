@@ -92,9 +92,13 @@ def changed(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def _restored(files: Iterable[Path]) -> Iterator[None]:
-    """Write values back after the block; they are recorded within. Raises UserError if another run has changed them."""
+    """Write values back after the block; they are recorded within, and until that succeeds.
+
+    Raises UserError if another run has changed them.
+    """
     with ExitStack() as opened:
         before: dict[str, str] = {}
+        failed: dict[str, str] = {}
         for owner, group in groupby(sorted(files), key=lambda file: file.parts[3]):
             LEFT.mkdir(mode=0o700, exist_ok=True)
             file = opened.enter_context((LEFT / f"settings-{owner}.json").open("a+"))
@@ -112,34 +116,41 @@ def _restored(files: Iterable[Path]) -> Iterator[None]:
             file.truncate(0)
             json.dump(values, file)
             file.flush()
-            opened.callback(Path(file.name).unlink, missing_ok=True)
+            opened.callback(lambda record: None if failed else record.unlink(missing_ok=True), Path(file.name))
         try:
             yield
         finally:
-            restore(before)
+            failed |= restore(before)
 
 
-def restore(before: Mapping[str, str]) -> list[str]:
-    """Write values back to their files, and to no others; return a line for each."""
-    lines = []
+def restore(before: Mapping[str, str]) -> dict[str, str]:
+    """Write values back to their files, and to no others; return those that could not be."""
+    failed = {}
     for path, value in before.items():
-        line = f"{path} could not be restored to {visible(value)}, as it was before a run: set it yourself"
-        if PLACES.fullmatch(path) and VALUE.fullmatch(value):
-            with suppress(OSError):
-                Path(path).write_text(value)
-                line = f"restored {path} to {value}, as a run before had left it"
-        lines.append(line)
-    return lines
+        try:
+            if not (PLACES.fullmatch(path) and VALUE.fullmatch(value)):
+                raise PermissionError
+            Path(path).write_text(value)
+        except OSError:
+            failed[path] = value
+    return failed
 
 
 def restore_left(folder: Path = LEFT) -> list[str]:
-    """Restore what dead engines left behind; return a line for each value."""
+    """Restore what dead engines left behind; return a line for each value. One that cannot be is tried again."""
     lines = []
     for file in sorted(folder.glob("settings-*.json")) if _is_ours(folder) else ():
         with suppress(OSError), file.open("r+") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its engine is alive
-            lines += restore(_kept(opened))
-            file.unlink()
+            failed = restore(values := _kept(opened))
+            lines += [
+                f"{visible(path)} could not be restored to {visible(value)}, as it was before a run: set it yourself"
+                if path in failed
+                else f"restored {path} to {value}, as a run before had left it"
+                for path, value in values.items()
+            ]
+            if not failed:
+                file.unlink()
     return lines
 
 

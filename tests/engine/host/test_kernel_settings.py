@@ -43,8 +43,24 @@ def test_a_value_that_could_not_be_restored_is_not_replaced(tmp_path: Path, monk
     with refused, changed({"x": (file, "8")}):
         pass
     assert file.read_text() == "-1\n"
-    (line,) = restore({str(file): "8\n9"})
-    assert line.startswith(f"{file} could not be restored to 8") and "\n" not in line and file.read_text() == "-1\n"
+    assert restore({str(file): "8\n9"}) == {str(file): "8\n9"} and file.read_text() == "-1\n"
+
+
+@pytest.mark.outside  # records of root are restored, and of nobody else
+def test_a_value_that_cannot_be_restored_stays_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_settings, "PLACES", re.compile(r".*/file"))
+    monkeypatch.setattr(kernel_settings, "LEFT", tmp_path)
+    (file := tmp_path / "a" / "file").parent.mkdir()
+    file.write_text("4\n")
+    with changed({"x": (file, "8")}):
+        file.unlink()
+        file.mkdir()
+    for _ in range(2):
+        (line,) = restore_left(tmp_path)
+        assert line == f"{file} could not be restored to 4, as it was before a run: set it yourself"
+    file.rmdir()
+    assert restore_left(tmp_path) == [f"restored {file} to 4, as a run before had left it"]
+    assert file.read_text() == "4" and restore_left(tmp_path) == []
 
 
 @pytest.mark.outside
