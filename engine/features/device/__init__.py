@@ -50,7 +50,7 @@ class DeviceFeature(Feature):
     def check_resumed(self, part: Nothing, manifest: Manifest, run: Path, progress: Progress) -> None:
         from engine.postgres import configs
 
-        for config in {config.name: config for config in manifest.configs.values()}.values():
+        for config in manifest.configs.values():
             configs.check_device(config.device, f"config '{config.name}' of the run")
             kernel_settings.check(_settings(config, run))
 
