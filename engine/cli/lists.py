@@ -177,7 +177,7 @@ def show(listing: ListedRows, as_json: bool, console: Console | None = None) -> 
         echo("none", err=True)
         return
     console = console or PlainConsole()
-    names = [name for name in listing.columns if any(row.get(name) for row in listing.rows)]
+    names = [name for name in listing.columns if any(_is_value(row.get(name)) for row in listing.rows)]
     # Blank but in one row, a flag moves the fields after it, which programs count.
     names.sort(key=lambda name: not console.is_terminal and listing.rows[0].get(name) is True)
     columns = [_column(listing, name) for name in names]
@@ -188,6 +188,10 @@ def show(listing: ListedRows, as_json: bool, console: Console | None = None) -> 
             echo(row)
     for note in listing.notes:
         console.print(note) if console.is_terminal else echo(note, err=True)
+
+
+def _is_value(value: object) -> bool:
+    return bool(value) or (value == 0 and value is not False)
 
 
 def _column(listing: ListedRows, name: str) -> list[str]:
