@@ -33,10 +33,21 @@ from engine.system.account import Account, unprivileged
 from tests.support import templates
 from tests.support.second_try import *  # noqa: F403
 
-# In memory if there is room: on some disks, the thousands of files that servers make and remove take more CPU time than
-# the tests. TMPDIR chooses another place.
-MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes; several times what all tests have at once
-if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+MEMORY, ROOM = Path("/dev/shm"), 6 << 30  # bytes; several times what all tests have at once
+
+
+def in_memory() -> bool:
+    """Whether files of tests can be in memory.
+
+    On some disks, the thousands of files that servers make and remove take more CPU time than the tests.
+    """
+    if "TMPDIR" in os.environ or not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return False
+    available = int(re.findall(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)[0]) << 10
+    return min(available, shutil.disk_usage(MEMORY).free) >= ROOM
+
+
+if in_memory():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
@@ -75,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Pass over files without a test that the markers choose, and over the screens in a source tree without them."""
-    tests = known_markers().get(str(collection_path.relative_to(config.rootpath)))
+    tests = known_markers().get(os.path.relpath(collection_path, config.rootpath))
     if tests is not None and not any(_chosen(config.option.markexpr, markers) for markers in tests):
         return True
     return True if not SCREENS.is_dir() and imports_screens(collection_path) else None
@@ -108,7 +119,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if imports_screens(item.path):
             item.add_marker("screens")
         markers = {marker.name for marker in item.iter_markers()}
-        by_file.setdefault(str(item.path.relative_to(config.rootpath)), set()).add(tuple(sorted(markers)))
+        by_file.setdefault(os.path.relpath(item.path, config.rootpath), set()).add(tuple(sorted(markers)))
         if any(not marker.args for marker in item.iter_markers("nightly")):
             raise pytest.UsageError(f"{item.nodeid}: nightly says why")
         if "nightly" in markers:

@@ -67,6 +67,8 @@ def test_whatever_finds_a_disk_full_names_it(tmp_path: Path) -> None:
 
 def test_the_disk_that_is_named_is_the_one_that_is_full(tmp_path: Path) -> None:
     without_room, shared = "No space left on device", disk.full(Path("/dev/shm"))
+    if shared == disk.full(tmp_path):  # the files of tests are there
+        tmp_path = Path(__file__).parent
     assert shared != disk.full(tmp_path)
     segment = f'could not resize shared memory segment "/PostgreSQL.1" to 8 bytes: {without_room}'
     folder = f"no socket folder can be made in /dev/shm: {without_room} (log: {tmp_path}/server.log)"
