@@ -91,6 +91,7 @@ need_source_server() {
 need_newest_server() {
   no_newest=
   [ "$PGBED_PACKAGE_SET" = hostpkgs ] || return 0
-  nix build "${nix_options[@]}" --quiet --quiet --quiet --no-link "$flake#postgresql-19rc1-prebuilt" 2> /dev/null \
+  # Its packages, too, which may have been removed from the store: the test servers look whether they are there.
+  nix build "${nix_options[@]}" --quiet --quiet --quiet --no-link "$flake#postgresql-19rc1-prebuilt"{,.src} 2> /dev/null \
     || no_newest="Debian's packages of it cannot be fetched"
 }

@@ -131,7 +131,7 @@ def test_every_setting_of_a_server_is_taken_or_left_out(
     table = setting_kinds._table()
     assert len(names) > 400 and not names - table.taken - table.reasons.keys()
     taken = {name for name in names if not setting_kinds.refusal(name, "")}
-    assert {name for name in taken if REACHING.search(name)} == HARMLESS
+    assert {name for name in taken if REACHING.search(name)} == HARMLESS & names  # 19 may be absent
 
 
 @pytest.mark.parametrize("name", ["new_command", "wal_library", "spool_directory", "primary_conninfo_2", "x_file"])
