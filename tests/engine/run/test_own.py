@@ -62,7 +62,7 @@ SELECT any_value(id) FROM regions;
 -- name: version
 SELECT version();
 -- name: outlasts_slices
-SELECT count(*) FROM generate_series(1, 700000);
+SELECT count(*) FROM generate_series(1, 300000);
 """
 
 
