@@ -194,8 +194,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     help="Show this, environment variables, settings and exit codes.",
 )  # fmt: skip
 def main() -> None:
-    """Does this PostgreSQL release, patch, setting or kernel change performance? By how much, how certain is
-    that, and why?
+    """Does this PostgreSQL release, patch, setting or kernel change performance? By how much,
+    with what certainty, and why?
 
     \b
     bench --pg 16.3,18.6                 compare two releases: about 9 minutes

@@ -33,7 +33,7 @@ def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | Non
 def ranked(stalls: Iterable[T], cause: Callable[[T], tuple[str, str, float]]) -> list[T]:
     """An incident's stalls, the most telling first. `cause`: role, likeliest cause's name ('': none) and score.
 
-    Scores are of samples: equal tenths are equal, and go by role.
+    Scores come from samples, so they are compared in tenths; ties go by role.
     """
 
     def place(stall: T) -> tuple[int, float, tuple[int, str]]:

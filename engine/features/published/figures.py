@@ -57,14 +57,14 @@ def sections(comparison: Comparison) -> Iterable[Section]:
     measured = {step for _, step, line in lines if line["ips"] or line["qps"]}  # a pause has no figures
     for step in (step for step in comparison.steps if step in measured):
         for start in range(0, len(comparison.names), ACROSS):
-            shown, figures = comparison.names[start : start + ACROSS], []
+            shown, shown_rows = comparison.names[start : start + ACROSS], []
             for figure, (unit, digits) in (PUBLISHED | UNPUBLISHED).items():
                 values = [middle(line[figure] for *of, line in lines if of == [name, step]) for name in shown]
                 if any(value is not None for value in values):
                     texts = ("NA" if value is None else _text(value, digits) for value in values)
-                    figures.append(row(figure, unit, *texts))
+                    shown_rows.append(row(figure, unit, *texts))
             title = f"{step}: the published figures (median of cells)"
-            yield Section("figures", title, columns("", Column("unit", NAME), *shown), tuple(figures))
+            yield Section("figures", title, columns("", Column("unit", NAME), *shown), tuple(shown_rows))
 
 
 def _lines(runs: Iterable[RunResult]) -> Iterable[tuple[CellResult, str, dict[str, float | None]]]:

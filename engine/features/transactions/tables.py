@@ -83,7 +83,8 @@ def _script_times(comparison: Comparison, step: str, subject: str) -> Iterable[L
     cells = comparison.of(subject, step)
     for name in dict.fromkeys(times.name for cell in cells for times in cell.scripts):
         times = [script for cell in cells for script in cell.scripts if script.name == name]
-        quantiles = (middle(getattr(script, name) for script in times) for name in ("p50_ms", "p95_ms", "p99_ms"))
+        figures = ("p50_ms", "p95_ms", "p99_ms")
+        quantiles = (middle(getattr(script, figure) for script in times) for figure in figures)
         yield (name.removesuffix(".sql"), sum(script.transactions for script in times), *quantiles), ""
 
 
