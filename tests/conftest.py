@@ -47,9 +47,6 @@ def in_memory() -> bool:
     return min(available, shutil.disk_usage(MEMORY).free) >= ROOM
 
 
-if in_memory():
-    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
-
 # A machine that is busy with other things makes no example wrong: only pytest's own timeout counts.
 hypothesis.settings.register_profile("pgbed", deadline=None, max_examples=int(os.environ.get("PGBED_EXAMPLES", 25)))
 hypothesis.settings.load_profile("pgbed")
@@ -77,6 +74,8 @@ IMPORTS_SCREENS = re.compile(
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # which has the environment of the process that shares out the tests
         return
+    if "not outside" in config.option.markexpr and in_memory():  # tests outside wait for disks, and attach to files
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
     if templates.BY_THEMSELVES and not config.option.markexpr.startswith(("outside", "nightly")):
         folder = Path(tempfile.mkdtemp(prefix="pgbed-installs-"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
