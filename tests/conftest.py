@@ -27,6 +27,7 @@ import pytest
 from engine.builds import resolve
 from engine.core.model import Build, Config
 from engine.host import environment
+from engine.host.procfs import number_after
 from engine.postgres import configs
 from engine.postgres.server import Server
 from engine.system.account import Account, unprivileged
@@ -43,7 +44,7 @@ def in_memory() -> bool:
     """
     if "TMPDIR" in os.environ or not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
         return False
-    available = int(re.findall(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)[0]) << 10
+    available = number_after(Path("/proc/meminfo").read_bytes(), b"\nMemAvailable:") << 10
     return min(available, shutil.disk_usage(MEMORY).free) >= ROOM
 
 
