@@ -158,6 +158,11 @@ def cut(text: str, cells: int, glyphs: Glyphs) -> str:
     return text if len(text) <= cells else text[: max(0, cells - 1)] + glyphs.ellipsis
 
 
+def fitting(forms: Sequence[str], cells: int) -> str:
+    """The first of the forms of a text that fits, or the last one."""
+    return next((form for form in forms if len(form) <= cells), forms[-1])
+
+
 def rule(text: str, columns: int, glyphs: Glyphs, right: str = "") -> Line:
     """A heading in a rule."""
     text = f" {text} "[: max(0, columns - 4)]

@@ -10,7 +10,7 @@ from engine.results.cell_step import SLA, STALLS
 from engine.results.comparison import Comparison
 from engine.results.ratio import DELETE_PLAN, DURATIONS, PRIMARY_METRICS, RATE, TIME, Ratio
 from tui.glyphs import Glyphs
-from tui.marks import Span, fit
+from tui.marks import Span, fit, fitting
 
 Sort = Literal["steps", "effect", "verdict"]
 SORTS: tuple[Sort, ...] = ("steps", "effect", "verdict")
@@ -128,14 +128,14 @@ def counted(comparison: Comparison, row: RowKey, subject: str, room: int) -> Spa
         seconds = sum(cell.stall_s for cell in cells)
         total = f"! {seconds:.1f} s"
         forms = (f"{total} in {share}", f"{total} {share}", f"!{seconds:.0f} s {share}", f"! {share}")
-        return _fitting_text(forms, room), "stall"
+        return fitting(forms, room), "stall"
     judged = [cell for cell in cells if cell.sla is not None]
     passed = sum(bool(cell.sla and cell.sla.passed) for cell in judged)
     share = f"{passed}/{len(judged)}"
     if passed == len(judged):
-        return _fitting_text((f"  ok {share}", f"ok {share}"), room) if judged else "  -", "dim"
+        return fitting((f"  ok {share}", f"ok {share}"), room) if judged else "  -", "dim"
     worst = min(value for cell in judged if (value := cell.figure(SLA)) is not None)
-    return _fitting_text((f"x {worst:.0%} {share}", f"x {share}"), room), "sla"
+    return fitting((f"x {worst:.0%} {share}", f"x {share}"), room), "sla"
 
 
 def figure_text(metric: str, value: float | None) -> str:
@@ -194,7 +194,3 @@ def _worst(comparison: Comparison, row: RowKey) -> tuple[int, float]:
         return (0 if marks & {"stall", "sla"} else len(RANKS), 0.0)
     rank = min((RANKS.index(ratio.sign) for ratio in ratios), default=len(RANKS))
     return rank, -_effect([ratio for ratio in ratios if RANKS.index(ratio.sign) == rank])
-
-
-def _fitting_text(forms: Sequence[str], room: int) -> str:
-    return next((form for form in forms if len(form) <= room), forms[-1])

@@ -6,7 +6,7 @@ from engine.core.format import span
 from engine.journal.outcome import State, StepPlan
 from engine.view.view_state import ViewState
 from tui.glyphs import Glyphs
-from tui.marks import Line, line, width
+from tui.marks import Line, fitting, line
 
 NAME_CELLS = 10
 WORDS: Mapping[State, str] = {"open": "undecided", "known": "decided", "withheld": "withheld"}
@@ -23,8 +23,7 @@ def summary(view: ViewState, columns: int, glyphs: Glyphs) -> list[Line]:
     this = f"{view.step.name} {_width(division, glyphs)}; " if view.step is not None and division is not None else ""
     counts = f"decided {decided} of {len(divided.steps)}"
     forms = (f" {this}{counts}; {pairs}", f" {this}{counts}", f" {counts}")
-    lines = [line((text, "dim")) for text in forms]
-    return [next((candidate for candidate in lines if width(candidate) <= columns), lines[-1])]
+    return [line((fitting(forms, columns), "dim"))]
 
 
 def rows(view: ViewState, glyphs: Glyphs) -> list[Line]:

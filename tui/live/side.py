@@ -11,7 +11,7 @@ from engine.view.view_state import UNITS, ViewState
 from tui.glyphs import Glyphs
 from tui.live import budget
 from tui.live.text import ends
-from tui.marks import Line, cut, folded, line, rule
+from tui.marks import Line, cut, fitting, folded, line, rule
 from tui.widgets.sparkline import sparkline
 
 MINUTE_NS = 60 * SECOND_NS
@@ -61,8 +61,7 @@ def schedule(view: ViewState, plan: Sequence[Planned], columns: int, rows: int, 
     away = f" (in {span(view.left_s)})" if view.left_s is not None else ""
     unit = f"; {step} in {'s' if view.timed else view.unit}" if any(step in planned.rates for planned in plan) else ""
     hints = f"{head}{until}{away}{unit}", f"{head}{until}{unit}", f"{head}{until}", head
-    hint = next((hint for hint in hints if len(hint) <= columns - PLAN_CELLS), head)
-    lines = [line(("plan", "strong"), (hint, "dim"))]
+    lines = [line(("plan", "strong"), (fitting(hints, columns - PLAN_CELLS), "dim"))]
     places = [place for place, planned in enumerate(plan) if planned.state in ("running", "next")]
     now = places[0] if places else len(plan)
     room = max(1, rows - 2)

@@ -10,7 +10,7 @@ from engine.view.interleaved_step import reach_words, so_far_words
 from engine.view.step_series import SECOND_NS
 from engine.view.view_state import UNITS, RoleLine, ViewState
 from tui.glyphs import SETS, Glyphs
-from tui.marks import SIDES, Line, Span, cut, line, width
+from tui.marks import SIDES, Line, Span, cut, fitting, line, width
 from tui.screens.bench_screen import LEAST
 
 BAR_CELLS = 16
@@ -209,8 +209,8 @@ def sentences(view: ViewState, columns: int, glyphs: Glyphs = SETS["ascii"]) -> 
     lines = []
     for side in interleaved.sides[1:]:
         words = so_far_words(interleaved, side, ended=view.fraction == 1) or f"{side.name}: too early to tell"
-        reaches = (f" ({reach})" for reach in reach_words(interleaved))
-        reach = next((reach for reach in reaches if len(words) + len(reach) < columns), "")
+        reaches = [f" ({reach})" for reach in reach_words(interleaved)]
+        reach = fitting([*reaches, ""], columns - 1 - len(words))
         if len(words) >= columns:
             words = words.removesuffix(" so far")
         mark = "strong" if side is interleaved.compared else ""
