@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from textual import work
 from textual.app import App
+from textual.message_pump import MessagePump
 from textual.screen import ModalScreen
 from textual.signal import Signal
+from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
 from engine.core.clock import Clock
@@ -33,7 +35,21 @@ class Context:
     stopping: Path | None = None  # the run that the user has stopped
 
 
-class BenchApp(App[None]):
+class LateTimers(MessagePump):
+    """Lets a timer that begins late still expire; a base that comes before `App` and `Screen`.
+
+    Textual skips all times of a timer that are past when it begins. If the kernel runs another process meanwhile, that
+    is the only one of `set_timer`: without the one of a resize, an application ignores this and all later resizes.
+    To be proposed upstream (https://github.com/Textualize/textual/issues).
+    """
+
+    def set_timer(self, *args: Any, **options: Any) -> Timer:
+        timer = super().set_timer(*args, **options)
+        timer._skip = False
+        return timer
+
+
+class BenchApp(LateTimers, App[None]):
     """The application as its screens see it; `run_selected` is published when another run or cell is selected."""
 
     def __init__(self, context: Context) -> None:

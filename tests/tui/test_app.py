@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import textual.timer
+from textual.geometry import Size
 from textual.pilot import Pilot
 
 from engine.core.errors import UserError
@@ -37,6 +42,25 @@ def on_each_screen(recording: Path, act: Callable[[Pilot[Any]], Awaitable[None]]
             await act(pilot)
 
     drive(script, recording, recording.parent, **options)
+
+
+def test_a_resize_arrives_however_late_its_timer_begins(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = set[asyncio.Task[Any] | None]()
+
+    def clock() -> float:
+        """Return the time, a second earlier at the first call of each task."""
+        task = asyncio.current_task()
+        first = task not in begun
+        begun.add(task)
+        return time.monotonic() - first
+
+    async def script(pilot: Pilot[Any]) -> None:
+        monkeypatch.setattr(textual.timer, "_time", SimpleNamespace(get_time=clock))
+        for size in (Size(60, 18), Size(100, 30)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: pilot.app.screen._compositor.size == size)  # type: ignore[misc]
+
+    drive(script, recording, recording.parent)
 
 
 def test_help_lists_every_key_with_its_words(recording: Path) -> None:

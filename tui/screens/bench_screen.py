@@ -7,13 +7,12 @@ from typing import ClassVar, cast
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.worker import Worker
 
-from tui.context import BenchApp, Context
+from tui.context import BenchApp, Context, LateTimers
 from tui.glyphs import Glyphs
 from tui.marks import Line, line
 from tui.widgets.key_row import KeyRow
@@ -31,7 +30,7 @@ MOST_WAITING = 20  # actions
 Doing = tuple[str, Widget]  # an action, and the widget it belongs to
 
 
-class NewestSize(MessagePump):
+class NewestSize(LateTimers):
     """Settles a screen on its terminal's newest size, however fast that changes; a base that comes before `Screen`.
 
     Textual sends a screen each new size twice. A screen that lays itself out more slowly than its terminal changes
