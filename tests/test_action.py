@@ -63,6 +63,7 @@ def test_a_head_that_is_worse_fails_the_job_and_the_files_say_so(runner: Runner,
     assert done.returncode == 1, done.stdout + done.stderr
     assert "fetching 50 more commits of this shallow clone" in done.stdout
     files = runner.work / "clone" / "pgbed-ci"
+    assert (files / "summary.md").exists(), done.stdout + done.stderr
     summary = (files / "summary.md").read_text()
     assert "gate: failed: head l.i0 not measured in" in summary and "- head: " in summary and "Change 1" in summary
     assert runner.summary.read_text() == summary

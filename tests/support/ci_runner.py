@@ -7,8 +7,10 @@ tracefs nor a PMU. Files that a real runner keeps between jobs, or may keep, are
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
 UID = 1001
+DATABASE = Path("/nix/var/nix/db/db.sqlite")
 PASSED = ("PIP_", "NPM_", "MAVEN_", "SSL_", "NODE_", "HTTP", "http", "LANG", "LC_", "TZ")  # how registries are reached
 # As root within the new namespaces; the job's own command follows.
 SETUP = """
@@ -37,6 +40,8 @@ machine)
   mount -t tmpfs added "$runner/added"
   mkdir "$runner/added/nix" "$runner/added/work"
   mount -t overlay -o "lowerdir=/nix,upperdir=$runner/added/nix,workdir=$runner/added/work" added /nix
+  rm -f /nix/var/nix/db/db.sqlite*
+  mv "$runner/db.sqlite" /nix/var/nix/db/
   chown 1001:1001 /nix /nix/store
   chown -R 1001:1001 /nix/var
   ;;
@@ -82,6 +87,8 @@ class Runner:
             "RUNNER_TEMP": f"{self.folder}/disk/temp",
             "TMPDIR": f"{self.folder}/disk/temp",
         }
+        if self.nix == "machine":
+            self._bring_database()
         return subprocess.run(
             ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", "--net", "--fork", "--kill-child",
              "bash", "-c", SETUP, "setup", str(self.folder), self.nix, *command],
@@ -92,6 +99,14 @@ class Runner:
             timeout=timeout_s,
             check=False,
         )  # fmt: skip
+
+    def _bring_database(self) -> None:
+        """Copy the machine's list of packages in one piece: a build that goes on meanwhile may change its files."""
+        copy = self.folder / "db.sqlite"
+        copy.unlink(missing_ok=True)
+        source, target = sqlite3.connect(f"{DATABASE.as_uri()}?mode=ro", uri=True), sqlite3.connect(copy)
+        with closing(source), closing(target):
+            source.backup(target)
 
     @property
     def summary(self) -> Path:
