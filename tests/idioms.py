@@ -1,6 +1,6 @@
 """The words of the product's text that are not plain English, or have another word in the glossary.
 
-    python -m tests.idioms
+    python -m tests.idioms [manual]
 
 Strings, docstrings and comments are read, and README and the manual, more strictly; names are not. And which tests
 within the Nix build name a file of the machine, which the sandbox of a build lacks; and which calls read text of
@@ -11,11 +11,13 @@ a docstring opens with a thing or a verb, and names of locals say what they hold
 from __future__ import annotations
 
 import ast
+import gc
 import io
 import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGES = ("engine", "tui", "workloads", "probes")
@@ -98,11 +100,10 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
 
 def shown(path: Path) -> Iterator[str]:
     """Texts of a module that people see and that have no subject, or one that cannot speak."""
-    tree = ast.parse(path.read_bytes())
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    about = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented)
+    about = {id(node.body[0].value) for node in nodes(path) if isinstance(node, documented)
              and isinstance(node.body[0], ast.Expr) and not _is_help(node)}  # fmt: skip
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and " " in str(node.value) and id(node) not in about:
             yield from (f"{path}:{node.lineno}: {match[0]!r}" for match in re.finditer(VOICELESS, str(node.value)))
 
@@ -128,8 +129,7 @@ def headless(path: Path) -> Iterator[tuple[int, str]]:
 
 def strict_reads(path: Path) -> Iterator[tuple[int, str]]:
     """Calls of programs with `text`, and of `read_text`, that do not say `errors` or, for a file of ours, "utf-8"."""
-    nodes = ast.walk(ast.parse(path.read_bytes())) if path.suffix == ".py" else ()
-    for call in nodes:
+    for call in nodes(path) if path.suffix == ".py" else ():
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         name, keywords = call.func.attr, {keyword.arg for keyword in call.keywords}
@@ -139,15 +139,21 @@ def strict_reads(path: Path) -> Iterator[tuple[int, str]]:
             yield call.lineno, 'text of a file: say errors="replace", or "utf-8" for one of ours'
 
 
-def pieces(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def pieces(path: Path) -> list[tuple[int, str]]:
     """The texts of a file, each with its line; line breaks within one are blanks to the search."""
     text = path.read_text("utf-8")
     if path.suffix in TEXT:
-        yield 1, NAMES.sub("", text)
-        return
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in (tokenize.STRING, tokenize.COMMENT):
-            yield token.start[0], NAMES.sub("", token.string)
+        return [(1, NAMES.sub("", text))]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    texts = [token for token in tokens if token.type in (tokenize.STRING, tokenize.COMMENT)]
+    return [(token.start[0], NAMES.sub("", token.string)) for token in texts]
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of a module's syntax tree, which comes first."""
+    return list(ast.walk(ast.parse(path.read_bytes())))
 
 
 OPENINGS = re.compile(
@@ -161,7 +167,7 @@ MOST_CHARS = 60  # of a test's name
 def words(home: Path) -> Iterator[str]:
     """Docstrings that open without a thing or a verb, vague locals, and long names of tests."""
     files = (path for package in (*PACKAGES, "tests") for path in sorted((home / package).rglob("*.py")))
-    for path, node in ((file, node) for file in files for node in ast.walk(ast.parse(file.read_bytes()))):
+    for path, node in ((file, node) for file in files for node in nodes(file)):
         if not isinstance(node, (ast.Module, ast.ClassDef, *FUNCTION)):
             continue
         where = f"{path.relative_to(home)}:{getattr(node, 'lineno', 1)}"
@@ -179,16 +185,16 @@ def words(home: Path) -> Iterator[str]:
 
 def _local(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """The names of a function's parameters and variables."""
-    nodes = list(ast.walk(function))
-    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return stored | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    inside = list(ast.walk(function))
+    stored = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored | {node.arg for node in inside if isinstance(node, ast.arg)}
 
 
 def repeated_classes(home: Path) -> Iterator[str]:
     """Class names of the product that stand for more than one class, but for those of a protocol, as lines."""
     places: dict[str, list[str]] = {}
     for path in (path for package in PACKAGES for path in sorted((home / package).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_bytes())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and node.name not in ("Options", "Part"):
                 places.setdefault(node.name, []).append(f"{path.relative_to(home)}:{node.lineno}")
     yield from (f"{' and '.join(where)}: two classes {name}" for name, where in places.items() if len(where) > 1)
@@ -201,7 +207,7 @@ IN_SANDBOX = ("/bin/sh",)
 def files_of_the_machine(home: Path) -> Iterator[str]:
     """The paths, in tests that are not marked `outside`, of files that a sandbox lacks, as lines."""
     for path in sorted((home / "tests").rglob("test_*.py")):
-        for node in _inside(ast.parse(path.read_text("utf-8"))):
+        for node in _inside(nodes(path)[0]):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node.value in IN_SANDBOX:
                 continue
             if MACHINE.fullmatch(node.value):
@@ -224,9 +230,16 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
         yield from _inside(child)
 
 
+def everything(home: Path) -> Iterator[str]:
+    """All findings, as lines."""
+    gc.disable()  # syntax trees stay
+    for look in (complaints, manual, words, repeated_classes, files_of_the_machine):
+        yield from look(home)
+    for package in PACKAGES:
+        yield from (line for path in sorted((home / package).rglob("*.py")) for line in shown(path))
+
+
 if __name__ == "__main__":
-    root = Path(__file__).parents[1]
-    lines = [*complaints(root), *manual(root), *words(root), *repeated_classes(root), *files_of_the_machine(root)]
-    lines += [line for package in PACKAGES for path in sorted((root / package).rglob("*.py")) for line in shown(path)]
+    lines = list((manual if sys.argv[1:] == ["manual"] else everything)(Path(__file__).parents[1]))
     print(*lines, sep="\n", file=sys.stderr) if lines else None
     sys.exit(1 if lines else 0)
