@@ -68,11 +68,17 @@ let
   '';
 
   # Source and tests with their byte code, which takes four times as long as all other collecting, and with the markers of
-  # all tests, so that a check imports only its own. The byte code is of files with the times that all have in the store.
+  # all tests, so that a check imports only its own. The byte code is of files with the times that all have in the store,
+  # so that of all else is right beside the screens, too.
   compiled =
-    source:
-    checkOf source [ stdenv.cc ] "The tests, compiled" "compiled" ''
+    leave:
+    checkOf (sourceOf [ ] leave) [ stdenv.cc ] "The tests, compiled" "compiled" ''
       ${programs}
+      ${lib.optionalString (leave != withoutScreens) ''
+        cp -r --preserve=timestamps ${compiled withoutScreens}/. .
+        chmod -R u+w .
+        rm markers.json
+      ''}
       python -m pytest -p no:cacheprovider --collect-only -q -m "" ${documents} tests | tail -n 1
       cp -r --preserve=timestamps . $out
     '';
@@ -83,7 +89,7 @@ let
   tests =
     workers: leave: description: name: markers: which:
     # Some tests compile a program, to look into it.
-    checkOf (compiled (sourceOf [ ] leave)) [ stdenv.cc ] description "check-${name}" ''
+    checkOf (compiled leave) [ stdenv.cc ] description "check-${name}" ''
       ${programs}
       mkdir -p $out
       { time python -m pytest -p no:cacheprovider -n ${toString workers} --dist loadfile \
@@ -199,7 +205,7 @@ let
         "documented"
         ''
           ${programs}
-          python -m tests.idioms
+          python -m tests.idioms manual
           python -m pytest -p no:cacheprovider -m "" tests/test_documented_commands.py tests/test_manual.py tests/test_sql_page.py
           touch $out
         '';
