@@ -3,8 +3,8 @@
 To load a command of `bench` takes several times longer than to do what it says, and the tests call a thousand; so it
 is with the clients' launcher. A forked command is a process of its own: it has the environment, the folder and pipes
 that it is given, and runs its module as `python -m` does. A `bench` that was forked forks its engine, and that forks
-its launchers; conductors, meters and reapers load little. The modules that a command loads, signals and terminals are
-tested with interpreters of their own, down to the launchers: in tests/tui, test_imports, test_opening, test_bench and
+its reaper, launchers and conductors. The modules that a command loads, signals and terminals are tested with
+interpreters of their own, down to the launchers: in tests/tui, test_imports, test_opening, test_bench and
 test_terminal*; in tests/engine, run/test_faults and test_wheel.
 """
 
@@ -46,6 +46,7 @@ LOAD_TIMEOUT_S = 120.0
 SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "PGBED_FEATURES")
 WORKLOADS = "PGBED_WORKLOADS"  # so it is with this one, but that of the tests has a forker of its own
 TOY = "toy=tests.support.toy"
+SLOW_TO_START = (".launch", ".toy", ".conductor", ".reaper")
 _asking = threading.Lock()
 
 
@@ -221,7 +222,7 @@ def load() -> None:
 
 
 class Forking(subprocess.Popen[bytes]):
-    """A Popen; but an engine, or a launcher, is this process forked, in which it is loaded already."""
+    """A Popen; but an engine, or a process that it starts, is this process forked, in which all is loaded already."""
 
     def __init__(
         self,
@@ -249,7 +250,7 @@ class Forking(subprocess.Popen[bytes]):
             end(become(command[2], command[3:], dict(env or os.environ), str(Path.cwd())))
 
         interpreter, flag, module, *words = (*command, "", "", "")
-        of_slow_start = module.endswith((".launch", ".toy")) or (module, words[0]) == ("engine", "engine")
+        of_slow_start = module.endswith(SLOW_TO_START) or (module, words[0]) == ("engine", "engine")
         if (interpreter, flag) == (sys.executable, "-m") and of_slow_start:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -279,6 +280,8 @@ def become(module: str, words: Sequence[str], environment: dict[str, str], folde
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
