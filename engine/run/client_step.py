@@ -9,7 +9,7 @@ from typing import Any
 from engine.core.clock import patient
 from engine.core.model import Subject
 from engine.postgres.cellserver import CellServer
-from engine.postgres.waiting import LimitedWait, Waiting
+from engine.postgres.waiting import POLL_S, LimitedWait, Waiting
 from engine.remote.client_host import ClientHost
 from engine.run.clients import Launcher
 from engine.run.stop import StepFailed
@@ -67,7 +67,7 @@ def await_ready(
         check_clients()
         if not wait.goes_on():
             raise StepFailed(f"clients were not ready within {patience_s:.0f} s; see {launcher.log}")
-        time.sleep(0.005)
+        time.sleep(POLL_S)
     check_clients()
 
 
