@@ -19,6 +19,7 @@ import psycopg
 from engine.journal.reader import JournalReader
 from engine.journal.rows import Attempt, EventRow, StepRow
 from engine.journal.run_lock import is_locked
+from engine.journal.writer import create_run
 from engine.postgres.server import SUPERUSER
 from tests.support import warm
 
@@ -34,6 +35,21 @@ PATIENCE_S = 200.0
 CALL_TIMEOUT_S = 240.0
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A command under way, with its output and its errors."""
+
+    process: warm.Process
+    out: int
+    err: int
+
+    def communicate(self, timeout_s: float) -> tuple[int, str, str]:
+        """Its exit code and all that it writes, which is little."""
+        code = self.process.wait(timeout_s)
+        with os.fdopen(self.out) as out, os.fdopen(self.err) as err:
+            return code, out.read(), err.read()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,20 @@ class Bench:
         # Tests do not measure: they may run at the same time, and during a run of the user.
         concurrent = ("--allow-concurrent",) if arguments[0] == "run" or arguments[0].startswith("-") else ()
         return [sys.executable, "-m", "engine", *arguments, *out, *concurrent]
+
+    def begun(self, *arguments: str) -> Begun:
+        """Starts a command."""
+        return Begun(*warm.bench(self.command(*arguments), os.environ | self.environment))
+
+    def planned(self, *arguments: str, change: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+        """Creates a run that `resume` begins, and returns its manifest, which may be changed before."""
+        done = self("run", *arguments, "--dry-run", "--json")
+        assert done.returncode == 0, done.stderr
+        record: dict[str, Any] = json.loads(done.stdout)["manifest"]
+        change(record)
+        self.out.mkdir(parents=True, exist_ok=True)
+        create_run(self.out / record["run"], record)
+        return record
 
     def detached(self, *arguments: str) -> Path:
         """Starts a run and returns its folder as soon as its engine has it."""

@@ -119,9 +119,7 @@ def test_a_run_of_an_install_continues_unless_it_changed(
 ) -> None:
     place = new_folder() / "install"
     place.symlink_to(build(16).prefix)
-    bench.detached("--pg", f"mine={place}", "--repeats", "1", *LONG)
-    bench.await_step("l.i1")
-    bench("stop")
+    bench.planned("--pg", f"mine={place}", "--repeats", "1", *LONG)
     place.unlink()
     place.symlink_to(build(17).prefix)
     assert "build 'mine' has changed since the run began" in refused(bench, "resume")
@@ -129,7 +127,7 @@ def test_a_run_of_an_install_continues_unless_it_changed(
     place.symlink_to(build(16).prefix)
     started = bench("resume", "--detach")
     assert started.returncode == 0, started.stderr
-    bench.await_step("l.i1", cell=2)
+    bench.await_step("l.i1")
     bench("stop")
     nothing_left(bench)
 
@@ -149,30 +147,25 @@ def test_a_symlink_or_fifo_in_a_record_is_not_written_through(out: Path, place: 
 
 
 def test_three_who_resume_at_once_start_one_engine(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--repeats", "1", *LONG)
-    bench.await_step("l.i1")
-    bench("stop")
-    commands = [
-        subprocess.Popen(bench.command("resume", "--detach"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    ended = [(process.communicate(timeout=120), process.returncode) for process in commands]
-    assert sorted(code for _, code in ended) == [0, 2, 2], ended
-    for (output, errors), code in ended:
+    bench.planned("--pg", build(16).label, "--repeats", "1", *LONG)
+    commands = [bench.begun("resume", "--detach") for _ in range(3)]
+    ended = [process.communicate(timeout_s=120) for process in commands]
+    assert sorted(code for code, _, _ in ended) == [0, 2, 2], ended
+    for code, output, errors in ended:
         assert ("running detached" in output) if code == 0 else (len(errors.strip().splitlines()) == 1), ended
     bench("stop")
     nothing_left(bench)
 
 
 def test_kept_clusters_do_not_stand_in_the_way_of_resume(bench: Bench, build: Callable[[int | str], Build]) -> None:
-    bench.detached("--pg", build(16).label, "--repeats", "2", "--keep", *SECONDS)
-    bench.await_step("l.i1", cell=2)
+    bench.detached("--pg", build(16).label, "--repeats", "1", "--keep", *SECONDS)
+    bench.await_step("l.i1")
     assert bench("stop").returncode == 0
-    assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 2
+    assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 1
     done = bench("resume")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [attempt.state for attempt in bench.attempts()] == ["finished", "interrupted", "finished"]
-    assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 2
+    assert [attempt.state for attempt in bench.attempts()] == ["interrupted", "finished"]
+    assert len(list(bench.run.glob("cells/*/data/PG_VERSION"))) == 1
 
 
 # -- where root writes
