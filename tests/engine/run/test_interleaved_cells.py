@@ -14,7 +14,7 @@ from engine.core.model import Build
 from engine.journal.reader import JournalReader, chosen_attempts
 from engine.journal.rows import SliceRow
 from engine.observe.sampler import LEAST_WORKED_NS
-from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
+from tests.support.benchcall import WAITING, Bench, conductor_of, nothing_left, stopped, wait_for
 
 SMALL = ("--rows", "2000", "--rows-written", "1000", "--set", "shared_buffers=32MB", "--interleave", "slices")
 
@@ -131,9 +131,9 @@ def written(bench: Bench) -> set[tuple[str, int, int]]:
 
 
 def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) -> None:
-    plan = ("--rows", "20000", "--rows-written", "20000", "--clients", "2", "--set", "shared_buffers=64MB")
-    options = ("--pg", pair, *plan, "--steps", "l.i0,l.x,l.i1", "--repeats", "1")
-    done = bench(*options, "--interleave", "slices", "--slice-ms", "20")
+    plan = ("--rows", "10000", "--rows-written", "10000", "--clients", "2", "--set", "shared_buffers=64MB")
+    options = ("--steps", "l.i0,l.x,l.i1", "--repeats", "1", "--interleave", "slices", "--slice-ms", "20")
+    done = bench("--pg", pair, *plan, *options)
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
     for step in ("l.i0", "l.i1"):
@@ -148,15 +148,11 @@ def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) 
             assert len({row.cpu_ops for row in slices}) == 1 and slices[0].cpu_ops % 2 == 0
             assert all(row.rows == row.ops * (100 if step == "l.i0" else 50) for row in slices)
         assert any(row.imbalance_ns for row in (*sides[0], *sides[1])), "two clients never end together"
-    sliced = written(bench)
-    assert ("l.i0", 40_000, 0) in sliced and ("l.i1", 32_000, 32_000) in sliced
-    done = bench(*options)
-    assert done.returncode == 0, done.stderr
-    assert written(bench) == sliced
+    assert {("l.i0", 20_000, 0), ("l.i1", 16_000, 16_000)} <= written(bench)
 
 
 def test_fully_paused_seconds_have_no_roles(bench: Bench, pair: str) -> None:
-    options = ("--query-seconds", "6", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--slice-ms", "1000")
+    options = ("--query-seconds", "3", "--steps", "l.i0,l.x,qr100", "--repeats", "1", "--slice-ms", "1000")
     done = bench("--pg", pair, *SMALL, *options)
     assert done.returncode == 0, done.stderr
     with JournalReader(bench.run) as reader:
@@ -186,7 +182,7 @@ def test_a_slower_index_build_is_found_in_cut_statements(bench: Bench, label: st
 
 
 QUERIES = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100")
-WRITES = ("--rows-written", "50000000", "--steps", "l.i0,l.x,l.i1")
+WRITES = ("--rows-written", "50000000", *WAITING, "--steps", "l.i0,l.x,l.i1")
 INDEXES = ("-O", "index_builds=100", "--steps", "l.i0,l.x")
 
 
@@ -221,11 +217,11 @@ def test_whatever_dies_nothing_stays_stopped_or_behind(
 
 def test_cells_that_never_finished_together_are_run_again(bench: Bench, pair: str) -> None:
     """Each finishes once, in a start of the engine in which the other fails: no pair has come of that."""
-    options = (*SMALL, "--query-seconds", "4", "--steps", "l.i0,l.x,qr100", "--repeats", "1")
+    options = (*SMALL, "--rows-written", "5000", *WAITING, "--steps", "l.i1", "--repeats", "1")
     bench.detached("--pg", pair, *options)
     for turn in (0, 1):
-        await_slices(bench, 4 + all_slices(bench, "qr100"), "qr100")
-        os.kill(bench.client(bench.steps(bench.attempts()[-2:][turn])[-1], "query"), signal.SIGKILL)
+        await_slices(bench, 4 + all_slices(bench, "l.i1"), "l.i1")
+        os.kill(bench.client(bench.steps(bench.attempts()[-2:][turn])[-1], "insert"), signal.SIGKILL)
         bench.await_end()
         states = [attempt.state for attempt in bench.attempts()[-2:]]
         assert states[turn] == "failed" and states[1 - turn] == "finished", bench.attempts()

@@ -16,7 +16,7 @@ import pytest
 from engine.core.model import Build
 from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
-from tests.support.benchcall import Bench, conductor_of, nothing_left, stopped, wait_for
+from tests.support.benchcall import WAITING, Bench, conductor_of, nothing_left, stopped, wait_for
 
 SMALL = ("--pgbench-scale", "1", "--set", "shared_buffers=32MB", "--repeats", "1")
 CLIENTS = 3
@@ -127,7 +127,7 @@ def test_comparison_and_blocks_have_it(done: Bench) -> None:
 
 @pytest.mark.parametrize("victim", ["both", "client"])
 def test_whatever_dies_nothing_stays_stopped_or_behind(bench: Bench, pair: str, victim: str) -> None:
-    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", *SMALL)
+    words = ("--workload", "pgbench-tpcb", "--clients", "3", "--seconds", "600", *SMALL, *WAITING)
     bench.detached("--pg", pair, *words, "--warmup-seconds", "0")
     wait_for(lambda: list(bench.out.glob("*/manifest.json")) and len(steps(bench, "tpcb.c3")) == 2, "the step")
 

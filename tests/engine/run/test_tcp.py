@@ -15,9 +15,9 @@ from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.postgres.server import SUPERUSER
 from engine.system.addresses import check_free, own_address
-from tests.support.benchcall import Bench, nothing_left, processes_of
+from tests.support.benchcall import WAITING, Bench, nothing_left, processes_of
 
-SLICES = ("--rows", "2000", "--rows-written", "2000000", "--steps", "l.i1", "--interleave", "slices", "--repeats", "1")
+SLICES = ("--rows", "2000", "--rows-written", "2000000", "--steps", "l.i1", "--interleave", "slices", *WAITING)
 RULES = """
 SELECT type, array_to_string(database, ','), array_to_string(user_name, ','), address, netmask, auth_method
 FROM pg_hba_file_rules ORDER BY line_number
@@ -29,7 +29,8 @@ def test_clients_over_tcp_use_a_password_that_is_never_written(
 ) -> None:
     """Ports of servers side by side in slices. The older one would keep an md5 hash of the password."""
     pair = f"{build(12).label},{build(16).label}"
-    bench.detached("--pg", pair, "--tcp", "--set", "log_statement=all", "--set", "shared_buffers=32MB", *SLICES)
+    more = ("--set", "log_statement=all", "--set", "shared_buffers=32MB", "--repeats", "1")
+    bench.detached("--pg", pair, "--tcp", *more, *SLICES)
     step = bench.await_step("l.i1", patience_s=200)
     folders = [folder.resolve() for folder in bench.run.glob("cells/*/socket")]
     files = [folder / "password" for folder in folders]
