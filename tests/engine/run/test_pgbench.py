@@ -14,7 +14,7 @@ import pytest
 from engine.journal.manifest import read_manifest
 from engine.journal.reader import JournalReader
 from engine.journal.rows import StepRow
-from tests.support.benchcall import Bench, nothing_left, stalls, wait_for
+from tests.support.benchcall import WAITING, Bench, nothing_left, stalls, wait_for
 
 WARM_TICKS = 8
 OLD, NEW = "16.3-prebuilt", "18.6-prebuilt"
@@ -66,31 +66,25 @@ def test_a_sweep_is_run_watched_and_compared(bench: Bench, label: str) -> None:
     assert "tx/s" in report and "Response time of pgbench statements" in report
 
 
-def test_writing_scripts_are_counted_one_by_one(bench: Bench, label: str) -> None:
+def test_writing_scripts_of_fixed_work_are_counted_one_by_one(bench: Bench, label: str) -> None:
+    """Each step ends with its last client."""
     settings = "pgbench_partitions=2 fillfactor=50 unlogged=true init_steps=dtGvpf"
     options = [word for option in settings.split() for word in ("-O", option)]
-    words = ("--clients", "2", "--transactions", "400", "--protocol", "prepared", *options)
+    words = ("--clients", "1,3", "--transactions", "333", "--jobs", "2", "--protocol", "prepared", *options)
     steps = run(bench, label, "pgbench-tpcb", *words)
-    totals = steps["tpcb.c2"]["totals"]
-    assert totals.report["pgbench"]["processed"] == 800 and totals.report["stopped_ms"] > 0
-    assert 400 <= totals.roles["pgbench"].statements <= 800  # without those before the step's begin
+    counts = {name: step["totals"].report["pgbench"]["processed"] for name, step in steps.items() if name != "init"}
+    assert counts == {"tpcb.c1": 333, "tpcb.c3": 999}
+    totals = steps["tpcb.c3"]["totals"]
+    pgbench_s = totals.report["pgbench"]["processed"] / totals.report["pgbench"]["tps"]
+    assert 0 < totals.seconds <= pgbench_s + 0.05, "without pgbench's shutdown"
+    assert totals.report["stopped_ms"] > 0
+    assert 499 <= totals.roles["pgbench"].statements <= 999  # without those before the step's begin
     assert any("UPDATE pgbench_accounts" in row["statement"] for row in totals.report["statements"])
     assert "UPDATE pgbench_accounts SET abalance" in bench("compare", "--all").stdout
     with JournalReader(bench.run) as reader:
         sizes = {relation: size for relation, kind, size in reader.sizes(steps["init"]["row"].id) if kind == "heap"}
     assert sizes["pgbench_accounts_1"] > 8_000_000 and "pgbench_accounts_2" in sizes  # half full pages
     assert totals.wal_bytes < 1_000_000
-
-
-def test_a_step_of_fixed_transactions_ends_with_its_last_client(bench: Bench, label: str) -> None:
-    words = ("--clients", "1,3", "--transactions", "333", "--jobs", "2")
-    steps = run(bench, label, "pgbench-simple", *words)
-    counts = {name: step["totals"].report["pgbench"]["processed"] for name, step in steps.items() if name != "init"}
-    assert counts == {"simple.c1": 333, "simple.c3": 999}
-    totals = steps["simple.c3"]["totals"]
-    assert totals.roles["pgbench"].statements <= 999
-    pgbench_s = totals.report["pgbench"]["processed"] / totals.report["pgbench"]["tps"]
-    assert 0 < totals.seconds <= pgbench_s + 0.05, "without pgbench's shutdown"
 
 
 def test_own_scripts_have_weights_variables_and_connections(bench: Bench, label: str, tmp_path: Path) -> None:
@@ -266,11 +260,11 @@ def test_a_stall_is_seen_and_explained_and_stop_leaves_nothing(bench: Bench, lab
 
 
 def test_a_dead_process_ends_its_cell_with_a_reason(bench: Bench, label: str) -> None:
-    words = ("--repeats", "3", "--workload", "pgbench-select", "--clients", "2", "--seconds", "600", *SMALL)
+    words = ("--repeats", "3", "--workload", "pgbench-tpcb", "--clients", "2", "--seconds", "600", *SMALL, *WAITING)
     bench.detached("--pg", label, *words)
-    os.kill(bench.client(bench.await_step("select.c2"), "pgbench"), signal.SIGKILL)
-    os.kill(bench.backend(bench.await_step("select.c2", cell=2), "pgbench"), signal.SIGTERM)
-    bench.await_step("select.c2", cell=3)
+    os.kill(bench.client(bench.await_step("tpcb.c2"), "pgbench"), signal.SIGKILL)
+    os.kill(bench.backend(bench.await_step("tpcb.c2", cell=2), "pgbench"), signal.SIGTERM)
+    bench.await_step("tpcb.c2", cell=3)
     client, backend, _ = bench.attempts()
     assert client.state == backend.state == "failed" and client.reason is not None and backend.reason is not None
     assert "pgbench ended: signal 9" in client.reason
