@@ -17,7 +17,7 @@ def settings(bench: Bench, *arguments: str) -> dict[str, str]:
 def test_more_clients_than_the_servers_default_are_run(bench: Bench, label: str) -> None:
     """Each of them needs four connections in a query step."""
     words = ("--rows", "1000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB")
-    done = bench("run", "--pg", label, "--clients", "30", "--repeats", "1", "--steps", "qr100", *words, "--plain")
+    done = bench("run", "--pg", label, "--clients", "25", "--repeats", "1", "--steps", "qr100", *words, "--plain")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [attempt.state for attempt in bench.attempts()] == ["finished"]
 

@@ -18,7 +18,7 @@ from engine.postgres.server import SUPERUSER
 from tests.support.benchcall import Bench, nothing_left, stopped, wait_for
 
 PLAN = (
-    "--rows", "20000", "--set", "shared_buffers=32MB", "--interleave", "slices", "--repeats", "1",
+    "--rows", "2000", "--set", "shared_buffers=32MB", "--interleave", "slices", "--repeats", "1",
     "--query-seconds", "1",
 )  # fmt: skip
 SPIN = "SELECT count(*) FROM generate_series(1, 1000000000)"
@@ -45,9 +45,9 @@ def session(bench: Bench, cell: int) -> psycopg.Connection[tuple[object, ...]]:
     return psycopg.connect(host=str(socket.resolve()), user=SUPERUSER, dbname="ib", autocommit=True)
 
 
-def pause_of_first(bench: Bench, pair: str) -> tuple[int, int]:
+def pause_of_first(bench: Bench, pair: str, steps: str) -> tuple[int, int]:
     """The postmasters of both servers once the first one has begun its pause, which lasts for three seconds."""
-    bench.detached("--pg", pair, *PLAN, "--steps", "l.i0,l.x,pause,qr100")
+    bench.detached("--pg", pair, *PLAN, "--steps", steps)
     wait_for(lambda: begun(bench)[-1:] == ["pause"], "the pause")
     first, second = postmasters(bench)
     wait_for(lambda: {state(pid) for pid in children(second)} == {"T"}, "the other server to be stopped")
@@ -68,7 +68,7 @@ def totals(bench: Bench, step: str) -> list[StepTotals]:
 
 
 def test_all_of_the_other_server_stands_still_for_a_while(bench: Bench, pair: str) -> None:
-    working, other = pause_of_first(bench, pair)
+    working, other = pause_of_first(bench, pair, "l.i0,l.x,pause,qr100")
     assert len(children(other)) > 5
     assert state(other) != "T", "it must obey its death signal"
     assert "T" not in {state(pid) for pid in children(working)}
@@ -82,7 +82,7 @@ def test_all_of_the_other_server_stands_still_for_a_while(bench: Bench, pair: st
 
 @pytest.mark.parametrize("ends", ["engine", "server"])
 def test_whatever_ends_meanwhile_nothing_stays_stopped_or_behind(bench: Bench, pair: str, ends: str) -> None:
-    _, other = pause_of_first(bench, pair)
+    _, other = pause_of_first(bench, pair, "l.i0,pause")
     os.kill(other if ends == "server" else bench.engine_pid(), signal.SIGKILL)
     bench.await_end()
     wait_for(lambda: not stopped(bench.out), "all processes to go on")
