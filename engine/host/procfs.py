@@ -309,11 +309,9 @@ def processes_in(data_dir: Path) -> tuple[int, ...]:
     """Processes whose working directory is the cluster: its postmaster and all backends, orphans included."""
     home = str(data_dir.resolve())
     pids: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                if str((entry / "cwd").readlink()).removesuffix(" (deleted)") == home:
-                    pids.append(int(entry.name))
-            except OSError:  # it ended meanwhile, or is another user's
-                continue
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 (as below)
+        with suppress(OSError):  # it ended meanwhile, or is another user's
+            # a Path of each process takes ten times longer
+            if os.readlink(f"/proc/{name}/cwd").removesuffix(" (deleted)") == home:  # noqa: PTH115
+                pids.append(int(name))
     return tuple(pids)
