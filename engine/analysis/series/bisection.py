@@ -67,10 +67,8 @@ def spread(ends: Ends, judgements: Sequence[CommitJudgement]) -> tuple[float, in
     return max(math.sqrt(squares / freedom), LEAST_SPREAD) if freedom else LEAST_SPREAD * 10, max(freedom, 1)
 
 
-def weight(judgement: CommitJudgement, ends: Ends, judgements: Sequence[CommitJudgement]) -> float:
+def _weight(judgement: CommitJudgement, away: float, deviation: float, freedom: int) -> float:
     """The log likelihood ratio of bad to good: above 0 the commit is rather like the bad end."""
-    away = difference(ends, judgements)
-    deviation, freedom = spread(ends, judgements)
     leaning = _leaning(judgement)
     error = deviation / math.sqrt(len(leaning))
     mean = math.fsum(leaning) / len(leaning)
@@ -79,7 +77,8 @@ def weight(judgement: CommitJudgement, ends: Ends, judgements: Sequence[CommitJu
 
 
 def weighed(ends: Ends, judgements: Sequence[CommitJudgement]) -> list[tuple[int, float]]:
-    return [(judgement.index, weight(judgement, ends, judgements)) for judgement in judgements]
+    measured = difference(ends, judgements), *spread(ends, judgements)
+    return [(judgement.index, _weight(judgement, *measured)) for judgement in judgements]
 
 
 def weights(judged: Iterable[tuple[int, float]]) -> dict[int, float]:
@@ -96,11 +95,10 @@ def is_between(index: int, ends: Ends, judgements: Sequence[CommitJudgement]) ->
     Only for commits judged at least twice, whose odds are still below `BETWEEN` either way.
     """
     of_index = [judgement for judgement in judgements if judgement.index == index]
-    if len(of_index) < 2 or abs(math.fsum(weight(judgement, ends, judgements) for judgement in of_index)) > math.log(
-        BETWEEN
-    ):
-        return False
     away, (deviation, freedom) = difference(ends, judgements), spread(ends, judgements)
+    odds = abs(math.fsum(_weight(judgement, away, deviation, freedom) for judgement in of_index))
+    if len(of_index) < 2 or odds > math.log(BETWEEN):
+        return False
     leaning = [value for judgement in of_index for value in _leaning(judgement)]
     error, mean = deviation / math.sqrt(len(leaning)), math.fsum(leaning) / len(leaning)
     nearest = max(_student((mean - end) / error, freedom) for end in (away, -away))
