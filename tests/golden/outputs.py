@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import chdir
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from engine.analysis.answer import compare as answer
 from engine.cli.main import main
 from engine.core.kernel import GuestMachine, Kernel
 from engine.core.model import Build, Cell
@@ -86,7 +88,9 @@ def files() -> list[str]:
 def texts(folder: Path, builds: Iterable[Build]) -> dict[str, str]:
     """The text of each golden file, by name. `folder` is empty, and every user may enter it."""
     by_major = {build.major: build for build in builds if not build.initdb_args}
+    compared = cache(answer.compare)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "compare", lambda paths, base: compared(tuple(paths), base))  # once for all forms
         patch.setenv("HOME", str(folder))
         patch.setenv("COLUMNS", "80")
         return {**dict(_runs(folder)), **dict(_plans(folder, by_major, patch))}
