@@ -133,7 +133,7 @@ def test_a_sentence_for_each_build_but_not_for_the_bases_double(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_an_interval_that_excludes_one_is_no_verdict_among_many(tmp_path: Path) -> None:
-    comparisons = [compare([make_run(tmp_path / str(seed), noise=0.01, repeats=4, seed=seed)]) for seed in range(40)]
+    comparisons = [compare([make_run(tmp_path / str(seed), noise=0.01, repeats=4, seed=seed)]) for seed in range(5)]
     rates = [ratio for comparison in comparisons for ratio in comparison.ratios if ratio.metric == "rate_per_s"]
     missed = [ratio for ratio in rates if not ratio.differs and ((ratio.low or 0) > 1 or (ratio.high or 2) < 1)]
     assert missed and all(ratio.verdict in ("same", *UNCLEAR) for ratio in missed)
