@@ -1,5 +1,6 @@
 """Completion in shells: the scripts, and their completions in a real bash."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -16,8 +17,18 @@ from tests.support.journal import make_run
 Complete = Callable[..., list[str]]
 
 
+@pytest.fixture(scope="module")
+def source() -> str:
+    """The script that a shell reads once."""
+    environment = os.environ | {"_BENCH_COMPLETE": "bash_source"}
+    command = [sys.executable, "-m", "engine"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == "" and done.stdout
+    return done.stdout
+
+
 @pytest.fixture
-def complete(tmp_path: Path) -> Complete:
+def complete(source: str, tmp_path: Path) -> Complete:
     """Completions of bash at the end of a command line, given as words, the last of which is not finished."""
     bash = shutil.which("bash")
     if bash is None:
@@ -29,8 +40,7 @@ def complete(tmp_path: Path) -> Complete:
 
     def run(*words: str) -> list[str]:
         script = (
-            f"PATH={shlex.quote(str(program.parent))}:$PATH; complete() {{ :; }}; compopt() {{ :; }}\n"
-            'eval "$(_BENCH_COMPLETE=bash_source bench)"\n'
+            f"PATH={shlex.quote(str(program.parent))}:$PATH; complete() {{ :; }}; compopt() {{ :; }}\n{source}\n"
             f"COMP_WORDS=(bench {shlex.join(words)}); COMP_CWORD={len(words)}\n"
             '_bench_completion bench; printf "%s\\n" "${COMPREPLY[@]}"'
         )
