@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,17 @@ WIDGETS = {"Static", "Label", "Button", "OptionList", "SelectionList", "notify"}
 HOSTILE = "[/red]\x1b[2J\x9b2J\u202e\r\x07"
 
 
-def calls(path: Path) -> Iterator[tuple[str, ast.Call, str]]:
-    """The calls in a module: the function's own name, the call, what it is a member of."""
+@cache
+def calls(path: Path) -> list[tuple[str, ast.Call, str]]:
+    """The calls in a module: the function's own name, the call, and the name that it is a member of."""
+    sites = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node.func.attr, node, ast.unparse(node.func.value)
+            owner = node.func.value
+            sites.append((node.func.attr, node, owner.id if isinstance(owner, ast.Name) else "?"))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node.func.id, node, ""
+            sites.append((node.func.id, node, ""))
+    return sites
 
 
 def constant(call: ast.Call) -> bool:
