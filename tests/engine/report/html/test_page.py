@@ -198,7 +198,8 @@ def test_what_a_mark_means_stands_at_its_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_read_is_one_line(tmp_path: Path) -> None:
+    small = make_run(tmp_path / "small", repeats=1)
     none = make_run(tmp_path / "none", failed={0: "killed by signal 9"}, unfinished=range(1, 6))
     newer = make_run(tmp_path / "newer", repeats=1)
     with sqlite3.connect(newer / "journal.db") as journal:
@@ -211,9 +212,9 @@ def test_what_cannot_be_written_or_read_is_one_line(recorded: Path, tmp_path: Pa
         ((none, "--to", to), "none: no cell has finished, so there is nothing to report (left out: 16.3 repeat 1"),
         ((newer, "--to", to), "schema"),
         ((damaged, "--to", to), "table role_second: damaged histogram"),
-        ((recorded, "--to", tmp_path), "is a directory"),
-        ((recorded, "--to", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: the folder /nowhere is missing"),
-        ((recorded, "--to", "/proc/r.html"), "/proc/r.html: cannot be written: "),
+        ((small, "--to", tmp_path), "is a directory"),
+        ((small, "--to", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: the folder /nowhere is missing"),
+        ((small, "--to", "/proc/r.html"), "/proc/r.html: cannot be written: "),
         ((tmp_path / "nothing",), "unknown run"),
     ):
         done = CliRunner().invoke(main, ["report", *map(str, arguments)], env={"PGBED_OUT": str(tmp_path)})
