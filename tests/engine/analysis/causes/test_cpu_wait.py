@@ -15,7 +15,7 @@ from engine.analysis.answer.compare import compare
 from engine.core.model import Cell
 from engine.journal.totals import StepTotals
 from tests.support.attributions import attributions_of
-from tests.support.benchcall import Bench
+from tests.support.benchcall import Bench, wait_for
 from tests.support.journal import Change, make_run
 
 HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
@@ -75,11 +75,12 @@ def test_hogs_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, label: 
         for cpu in sorted(os.sched_getaffinity(0)) * 4  # more than other tests keep busy
     ]
     try:
-        bench.await_end()
+        wait_for(lambda: bench.steps(bench.attempts()[-1])[-1].state != "running", "the step to end")
     finally:
         for hog in hogs:
             hog.kill()
             hog.wait()
+    bench.await_end()
     comparison = bench.comparison()
     quiet, beside = [cell for cell in comparison["cells"] if cell["step"] == "l.i1"]  # type: ignore[attr-defined]
     assert beside["control"] == "aa"
