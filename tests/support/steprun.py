@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -160,10 +161,12 @@ def interpreter(module: str, page_fd: int, spec: bytes) -> Launcher:
     return launcher
 
 
-def forked(module: str, page_fd: int, spec: bytes) -> Launcher:
+def forked(
+    module: str, page_fd: int, spec: bytes, given: Mapping[int, int] = {}, identity: Mapping[str, Any] = {}
+) -> warm.Process:
     """A launcher that has been loaded already: for tests, not for measurements."""
     its_end, our_end = os.pipe()
-    launcher = warm.start(module, {0: its_end, page_fd: page_fd}, dict(os.environ))
+    launcher = warm.start(module, {0: its_end, page_fd: page_fd, **given}, dict(os.environ), identity=identity)
     os.close(its_end)
     with os.fdopen(our_end, "wb") as pipe:
         pipe.write(spec)

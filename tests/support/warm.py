@@ -124,9 +124,19 @@ def ready() -> None:
     run([sys.executable, "-m", "engine", "--version"], dict(os.environ), LOAD_TIMEOUT_S)
 
 
-def start(module: str, given: Mapping[int, int], environment: dict[str, str], words: Sequence[str] = ()) -> Process:
-    """Starts a module as a program. `given` are its open files besides the standard ones: number there, number here."""
-    request = {"module": module, "words": words, "environment": environment, "folder": str(Path.cwd())}
+def start(
+    module: str,
+    given: Mapping[int, int],
+    environment: dict[str, str],
+    words: Sequence[str] = (),
+    identity: Mapping[str, Any] = {},
+) -> Process:
+    """Starts a module as a program. `given` are its open files besides the standard ones: number there, number here.
+
+    `identity` are a user and groups, as `subprocess.Popen` takes them.
+    """
+    request = {"module": module, "words": words, "environment": environment, "folder": str(Path.cwd()),
+               "identity": dict(identity)}  # fmt: skip
     status, status_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with status_end, _asking:
         forker, _ = _forker(os.getpid(), environment.get(WORKLOADS, ""))
@@ -266,7 +276,9 @@ def name_process(words: Sequence[str]) -> None:
     ctypes.memmove(begin, shown.ljust(end - begin, b"\0"), end - begin)
 
 
-def become(module: str, words: Sequence[str], environment: dict[str, str], folder: str) -> int:
+def become(
+    module: str, words: Sequence[str], environment: dict[str, str], folder: str, identity: Mapping[str, Any] = {}
+) -> int:
     """Runs a module as a program; its exit code."""
     name_process([sys.executable, "-m", module, *words])
     subprocess.Popen = Forking  # type: ignore[misc, assignment]
@@ -275,6 +287,11 @@ def become(module: str, words: Sequence[str], environment: dict[str, str], folde
     os.environ.update(environment)
     os.chdir(folder)
     time.tzset()
+    if identity:
+        os.setgroups(identity["extra_groups"])
+        os.setgid(identity["group"])
+        os.setuid(identity["user"])
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     sys.argv = [module, *words]
     sys.modules.pop(module if module != "engine" else "", None)
     try:

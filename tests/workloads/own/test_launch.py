@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,7 +17,7 @@ import pytest
 from engine.core.model import Build
 from engine.system.account import unprivileged
 from tests.support.ibdatabase import Database
-from tests.support.steprun import ROOT
+from tests.support.steprun import forked
 from workloads.api.report import Report
 from workloads.client.counter_page import Control, Page, State, Word
 from workloads.own.data import of_dump
@@ -71,14 +70,11 @@ def run(
     spec = OwnSpec(page_fd=page.fd, dsn=dsn, folder="/tmp", step=step, options=Options(**options), data=data,
                 statements=statements, cloned="clone" in text, seed=1, repeat=1, pg_restore=pg_restore,
                 psql=os.environ["PGBED_PSQL"])  # fmt: skip
-    launcher = subprocess.Popen(
-        [sys.executable, "-m", "workloads.own.launch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
-        pass_fds=[page.fd], **unprivileged().identity(), env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    with closing(page), launcher:
-        assert launcher.stdin is not None and launcher.stdout is not None
-        launcher.stdin.write(msgspec.json.encode(spec))
-        launcher.stdin.close()
+    reported, out = os.pipe()
+    identity = unprivileged().identity()
+    launcher = forked("workloads.own.launch", page.fd, msgspec.json.encode(spec), {1: out}, identity)
+    os.close(out)
+    with closing(page), os.fdopen(reported, "rb") as reporting:
         deadline = time.monotonic() + 60
 
         def states() -> list[int]:
@@ -89,7 +85,7 @@ def run(
                 page.words[Control.START_NS] = time.monotonic_ns()
             time.sleep(0.002)
         page.words[Control.RELEASE] = 1
-        report = launcher.stdout.read()
+        report = reporting.read()
         launcher.wait(60)
         if error := page.error(0):
             return error
