@@ -110,13 +110,13 @@ def _restored(files: Iterable[Path]) -> Iterator[None]:
             if os.fstat(file.fileno()).st_nlink == 0:
                 raise UserError(f"another run has just restored {paths[0]} or others there: start again")
             file.seek(0)
-            restore(_kept(file))  # by an engine that was killed since the start
-            values = {str(path): _read(path) for path in paths}
+            left = restore(_kept(file))  # of an engine that was killed since the start, or a cell before
+            values = {str(path): _read(path) for path in paths} | left
             before |= values
-            file.truncate(0)
-            json.dump(values, file)
-            file.flush()
-            opened.callback(lambda record: None if failed else record.unlink(missing_ok=True), Path(file.name))
+            _keep(values, file)
+            opened.callback(
+                lambda record, kept: _keep({p: failed[p] for p in kept if p in failed}, record), file, values
+            )
         try:
             yield
         finally:
@@ -149,9 +149,18 @@ def restore_left(folder: Path = LEFT) -> list[str]:
                 else f"restored {path} to {value}, as a run before had left it"
                 for path, value in values.items()
             ]
-            if not failed:
-                file.unlink()
+            _keep(failed, opened)
     return lines
+
+
+def _keep(values: Mapping[str, str], file: TextIO) -> None:
+    """Replace the values in a file of `LEFT`, which goes if there are none."""
+    file.truncate(0)
+    file.seek(0)
+    json.dump(values, file)
+    file.flush()
+    if not values:
+        Path(file.name).unlink(missing_ok=True)
 
 
 def _kept(file: TextIO) -> dict[str, str]:

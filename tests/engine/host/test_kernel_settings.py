@@ -55,6 +55,11 @@ def test_a_value_that_cannot_be_restored_stays_recorded(tmp_path: Path, monkeypa
     with changed({"x": (file, "8")}):
         file.unlink()
         file.mkdir()
+    (other := tmp_path / "b" / "file").parent.mkdir()
+    other.write_text("5\n")
+    with changed({"y": (other, "8")}):
+        pass
+    assert other.read_text() == "5"
     for _ in range(2):
         (line,) = restore_left(tmp_path)
         assert line == f"{file} could not be restored to 4, as it was before a run: set it yourself"
