@@ -284,9 +284,7 @@ def test_a_record_of_another_program_or_script_is_refused(
     script = new_folder() / "one.sql"
     script.write_text("SELECT 1;")
     words = ("--repeats", "1", "--workload", f"pgbench:{script}", "--clients", "1", "--seconds", "600", *SMALL)
-    bench.detached("--pg", label, *words)
-    bench.await_step("init")
-    assert bench("stop").returncode == 0
+    bench.planned("--pg", label, *words)
     script.write_text("SELECT 2;")
     done = bench("resume")
     *_, line = done.stderr.strip().splitlines()  # before it, perhaps, that pgbench was made ready
