@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -135,6 +136,7 @@ def joined(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(items)
 
 
+@cache  # Launch asks for all builds at each key
 def name_of(text: str) -> str:
     """The build's name, even if its label is invalid."""
     try:
