@@ -113,7 +113,7 @@ async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
     limit = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < limit, text_of(pilot)
-        await pilot.pause(0.02)
+        await asyncio.sleep(0.05)  # a pause of the pilot has every widget answer
     await pilot.pause()
 
 
