@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,22 +25,12 @@ from tui.screens.dialogs import AskScreen, HelpScreen
 pytestmark = pytest.mark.slow  # opens the interface
 
 SCREENS = {"1": "launch", "2": "live", "3": "compare", "4": "probes", "5": "history"}
+ERROR = "internal error: LookupError: no such thing"
 
 
 def app_of(pilot: Pilot[Any]) -> Bench:
     assert isinstance(pilot.app, Bench)
     return pilot.app
-
-
-def on_each_screen(recording: Path, act: Callable[[Pilot[Any]], Awaitable[None]], **options: Any) -> None:
-    async def script(pilot: Pilot[Any]) -> None:
-        for key, mode in SCREENS.items():
-            await pilot.press(key)
-            await pilot.pause()
-            assert app_of(pilot).current_mode == mode
-            await act(pilot)
-
-    drive(script, recording, recording.parent, **options)
 
 
 def test_a_resize_arrives_however_late_its_timer_begins(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,25 +52,43 @@ def test_a_resize_arrives_however_late_its_timer_begins(recording: Path, monkeyp
     drive(script, recording, recording.parent)
 
 
-def test_help_lists_every_key_with_its_words(recording: Path) -> None:
-    async def act(pilot: Pilot[Any]) -> None:
-        below = app_of(pilot).screen
-        words = {active.binding.description for active in below.active_bindings.values() if active.binding.id}
-        await pilot.press("question_mark")
-        await pilot.pause()
-        assert isinstance(app_of(pilot).screen, HelpScreen)
-        pages = [text_of(pilot)]
-        while re.search(r"\d+ more", pages[-1]):
-            await pilot.press("space")
-            await pilot.pause()
-            pages.append(text_of(pilot))
-            assert len(pages) < 20
-        assert words and not [entry for entry in words if f" {entry}" not in "".join(pages)]
-        await pilot.press("escape")
-        await pilot.pause()
-        assert app_of(pilot).screen is below
+def test_each_screen_has_help_and_survives_ctrl_c_and_errors(recording: Path) -> None:
+    async def fail() -> None:
+        raise LookupError("no such thing")
 
-    on_each_screen(recording, act)
+    async def script(pilot: Pilot[Any]) -> None:
+        for key, mode in SCREENS.items():
+            await pilot.press(key)
+            await pilot.pause()
+            assert app_of(pilot).current_mode == mode
+            await helped(pilot)
+            await pilot.press("ctrl+c")
+            await pilot.pause()
+            assert "q quits, the run continues; S stops the run" in text_of(pilot)
+            assert not app_of(pilot)._exit
+            app_of(pilot).screen.run_worker(fail(), exit_on_error=False)
+            await until(pilot, lambda: ERROR in " ".join(text_of(pilot).split()))
+
+    drive(script, recording, recording.parent)
+
+
+async def helped(pilot: Pilot[Any]) -> None:
+    """The help lists every key with its words."""
+    below = app_of(pilot).screen
+    words = {active.binding.description for active in below.active_bindings.values() if active.binding.id}
+    await pilot.press("question_mark")
+    await pilot.pause()
+    assert isinstance(app_of(pilot).screen, HelpScreen)
+    pages = [text_of(pilot)]
+    while re.search(r"\d+ more", pages[-1]):
+        await pilot.press("space")
+        await pilot.pause()
+        pages.append(text_of(pilot))
+        assert len(pages) < 20
+    assert words and not [entry for entry in words if f" {entry}" not in "".join(pages)]
+    await pilot.press("escape")
+    await pilot.pause()
+    assert app_of(pilot).screen is below
 
 
 def test_the_palette_finds_a_key_by_its_words(recording: Path) -> None:
@@ -186,16 +193,6 @@ def test_stopping_without_a_run_says_so(tmp_path: Path) -> None:
     drive(script, None, tmp_path)
 
 
-def test_ctrl_c_says_how_to_leave(recording: Path) -> None:
-    async def act(pilot: Pilot[Any]) -> None:
-        await pilot.press("ctrl+c")
-        await pilot.pause()
-        assert "q quits, the run continues; S stops the run" in text_of(pilot)
-        assert not app_of(pilot)._exit
-
-    on_each_screen(recording, act)
-
-
 def test_q_closes_what_lies_over_a_screen_and_then_leaves(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("question_mark", "q")
@@ -206,18 +203,6 @@ def test_q_closes_what_lies_over_a_screen_and_then_leaves(recording: Path) -> No
 
     app = drive(script, recording, recording.parent)
     assert app.return_code == 0
-
-
-def test_an_error_beside_the_picture_is_shown_and_survived(recording: Path) -> None:
-    async def fail() -> None:
-        raise LookupError("no such thing")
-
-    async def act(pilot: Pilot[Any]) -> None:
-        app_of(pilot).screen.run_worker(fail(), exit_on_error=False)
-        await pilot.pause(0.1)
-        assert "internal error: LookupError: no such thing" in " ".join(text_of(pilot).split())
-
-    on_each_screen(recording, act)
 
 
 def test_a_worker_failing_at_exit_prints_no_traceback(tmp_path: Path) -> None:
