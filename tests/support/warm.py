@@ -43,9 +43,10 @@ HIGHEST_FD = os.sysconf("SC_OPEN_MAX")
 PR_SET_DUMPABLE = 4
 LOAD_TIMEOUT_S = 120.0
 # Names of variables that are obeyed once, when Python or the list of workloads is loaded, begin with these.
-SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_", "PGBED_FEATURES")
-WORKLOADS = "PGBED_WORKLOADS"  # so it is with this one, but that of the tests has a forker of its own
-TOY = "toy=tests.support.toy"
+SETTLED = ("PYTHON", "LC_", "LANG", "LD_", "SSL_")
+# So it is with these, but those of the tests have a forker of their own.
+ADDED = {"PGBED_WORKLOADS": "toy=tests.support.toy",
+         "PGBED_FEATURES": "tests.support.toy_feature,tests.support.noting_feature"}  # fmt: skip
 SLOW_TO_START = (".launch", ".toy", ".conductor", ".reaper")
 _asking = threading.Lock()
 
@@ -139,7 +140,7 @@ def start(
                "identity": dict(identity)}  # fmt: skip
     status, status_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with status_end, _asking:
-        forker, _ = _forker(os.getpid(), environment.get(WORKLOADS, ""))
+        forker, _ = _forker(os.getpid(), *(environment.get(name, "") for name in ADDED))
         message = json.dumps({"given": [*given], "request": request}).encode()
         socket.send_fds(forker, [message], [*given.values(), status_end.fileno()])
     (pid,) = _number(status)
@@ -148,7 +149,8 @@ def start(
 
 def suits(environment: Mapping[str, str]) -> bool:
     """Whether the loaded modules would be loaded in this environment."""
-    return settled(environment) == _SETTLED and environment.get(WORKLOADS, "") in ("", TOY)
+    known = all(environment.get(name, "") in ("", value) for name, value in ADDED.items())
+    return known and settled(environment) == _SETTLED
 
 
 def _number(sender: socket.socket) -> array.array[int]:
@@ -156,11 +158,11 @@ def _number(sender: socket.socket) -> array.array[int]:
 
 
 @cache
-def _forker(_: int, workloads: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def _forker(_: int, *added: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """The process that forks for this one, and the socket by which it is asked; it ends when that is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     others = os.environ.keys() - settled(os.environ).keys()
-    environment = {name: os.environ[name] for name in others} | _SETTLED | {WORKLOADS: workloads}
+    environment = {name: os.environ[name] for name in others} | _SETTLED | dict(zip(ADDED, added, strict=True))
     with theirs:
         forker = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm", str(theirs.fileno()), "." * COMMAND_MAX_BYTES],

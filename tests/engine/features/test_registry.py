@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -35,7 +36,7 @@ from tests.engine.analysis.checks.test_kernel_differences import MACHINE, NEW, O
 from tests.engine.features.counters.test_counters import with_pmu
 from tests.engine.features.transactions.test_tables import STATEMENTS
 from tests.support import noting_feature
-from tests.support.benchcall import SMALL, Bench
+from tests.support.benchcall import Bench
 from tests.support.journal import make_run
 from tui.compare import explanation
 from tui.compare.comparison_table import RowKey
@@ -44,7 +45,7 @@ from tui.launch import plan_fields
 from tui.launch.choices import Choices
 from workloads.api.options import options_of
 
-REGISTERED = {"PGBED_FEATURES": "tests.support.toy_feature"}
+REGISTERED = ("PGBED_FEATURES", "tests.support.toy_feature,tests.support.noting_feature")
 
 
 def test_no_two_features_share_an_option_or_a_key() -> None:
@@ -54,47 +55,33 @@ def test_no_two_features_share_an_option_or_a_key() -> None:
     assert not {*msgspec.structs.asdict(Request())} & {feature.name for feature in features.features()}
 
 
-def test_a_feature_that_is_added_is_everywhere(
+def test_a_feature_is_everywhere_and_each_hook_is_entered(
     bench: Bench, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its hooks are around the measured time of every step, not in it."""
-    toy, plan = Bench(bench.out, REGISTERED), tmp_path / "plan.toml"
-    assert "--greeting WORD" in toy("run", "--help-all").stdout and "A greeting" in toy("run", "--help").stdout
+    monkeypatch.setenv(*REGISTERED)
+    monkeypatch.setenv("HOOKS", str(notes := tmp_path / "hooks"))
+    plan = tmp_path / "plan.toml"
+    assert "--greeting WORD" in bench("run", "--help-all").stdout and "A greeting" in bench("run", "--help").stdout
     plan.write_text(f'builds = ["{label}"]\ngreeting = "hello"\nrows = 1000\nsteps = ["l.i0", "l.x"]\nrepeats = 1\n')
-    done = toy("run", "--plan", str(plan), "--plain")
+    notes.write_text("")
+    done = bench("run", "--plan", str(plan), "--plain")
     assert done.returncode == 0 and "each step is greeted: hello" in done.stdout, done.stderr
-    assert json.loads((toy.run / "manifest.json").read_text())["greeting"] == "hello"
-    with closing(sqlite3.connect(toy.run / "journal.db")) as journal:
+    assert json.loads((bench.run / "manifest.json").read_text())["greeting"] == "hello"
+    with closing(sqlite3.connect(bench.run / "journal.db")) as journal:
         clocks = dict(enumerate(journal.execute("SELECT started_ns, ended_ns FROM step ORDER BY id")))
-    assert all("Greetings" in toy("compare", form).stdout for form in ("--all", "--md", "--json"))
+    assert all("Greetings" in bench("compare", form).stdout for form in ("--all", "--md", "--json"))
     page = tmp_path / "page.html"
-    assert toy("report", "-o", str(page)).returncode == 0 and "Greetings" in page.read_text()
-    monkeypatch.setenv(*next(iter(REGISTERED.items())))
-    comparison = compare([toy.run])
+    assert bench("report", "-o", str(page)).returncode == 0 and "Greetings" in page.read_text()
+    of_run = notes.read_text().split()
+    assert of_run.count("around_cells") == 1 and of_run.index("around_cells") < of_run.index("around_step")
+    comparison = compare([bench.run])
     for place, cell in enumerate(comparison.cells):
         entered_ns, left_ns = cell.features["toy"]["around_ns"]
         assert entered_ns < clocks[place][0] < clocks[place][1] < left_ns
     subject = comparison.subjects[0]
     lines = explanation.why(comparison, RowKey("l.i0", "rate_per_s"), subject, SETS["ascii"], 60, 4)
     assert f"    5 {subject.name}, letters" in ["".join(text for text, _ in line).rstrip() for line in lines]
-
-
-def test_launch_offers_the_options_of_all_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(*next(iter(REGISTERED.items())))
-    (item,) = (item for item in plan_fields.design(Request(), Choices.of({})) if item.name == "greeting")
-    assert item.question is not None
-    plan = item.question.take("hi")
-    assert plan.entries()["greeting"] == "hi" and request_of(plan.entries()) == plan
-
-
-def test_each_hook_of_a_feature_is_entered(
-    bench: Bench, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGBED_FEATURES", "tests.support.noting_feature")
-    monkeypatch.setenv("HOOKS", str(notes := tmp_path / "hooks"))
-    assert bench("run", "--pg", label, "--steps", "l.i0", "--repeats", "1", *SMALL).returncode == 0
-    of_run = notes.read_text().split()
-    assert of_run.count("around_cells") == 1 and of_run.index("around_cells") < of_run.index("around_step")
     (bench.run / "journal.db").unlink()
     resumed = bench("resume")
     assert resumed.returncode == 0, resumed.stderr
@@ -104,6 +91,15 @@ def test_each_hook_of_a_feature_is_entered(
         folder = tmp_path / "guests" / "cells" / manifest.cells[0].id
         list(GuestAttempt(folder, manifest, manifest.cells[0], Stop(), Commands(journal))._needed())
     assert set(notes.read_text().split()) == {*noting_feature.HOOKS}
+
+
+def test_launch_offers_the_options_of_all_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*REGISTERED)
+    monkeypatch.setenv("HOOKS", os.devnull)
+    (item,) = (item for item in plan_fields.design(Request(), Choices.of({})) if item.name == "greeting")
+    assert item.question is not None
+    plan = item.question.take("hi")
+    assert plan.entries()["greeting"] == "hi" and request_of(plan.entries()) == plan
 
 
 def offered() -> set[str]:
