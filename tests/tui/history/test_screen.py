@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from engine.journal.housekeeping import read_tags, tag
 from engine.journal.writer import JournalWriter
 from engine.view.run_summary import RunCache, StepSummary
-from tests.support.screens import NAME, dated_run, folder_of_runs, read, show_history, typed, until
+from tests.support.screens import NAME, dated_run, folder_of_runs, read, show_history, text_of, typed, until
 from tui.app import Bench
 from tui.history.listing import HistoryListing
 from tui.history.screen import HistoryScreen
@@ -27,8 +27,13 @@ def out(recording: Path) -> Path:
 
 
 def test_enter_opens_and_escape_goes_back(out: Path) -> None:
-    assert "cells of" in show_history(out, "enter")
-    assert "cells of" not in show_history(out, "enter", "escape")
+    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        assert "cells of" in text_of(pilot)
+        await pilot.press("escape")
+        await read(pilot, HistoryScreen)
+        assert "cells of" not in text_of(pilot)
+
+    show_history(out, "enter", then=act)
 
 
 def test_the_cursor_moves_and_stays_in_sight(tmp_path: Path) -> None:
@@ -36,15 +41,20 @@ def test_the_cursor_moves_and_stays_in_sight(tmp_path: Path) -> None:
     for n in range(30):
         shutil.copytree(source, tmp_path / f"20260101-0000{n + 10}-b")
 
-    def name(text: str) -> str:
-        return text.splitlines()[21].strip()
+    async def act(pilot: Pilot[Any], _: HistoryScreen) -> None:
+        async def name(*keys: str) -> str:
+            await pilot.press(*keys)
+            await pilot.pause()
+            return text_of(pilot).splitlines()[21].strip()
 
-    assert name(show_history(tmp_path)) == "20260101-000039-b"
-    assert name(show_history(tmp_path, "down", "j", "k", "down")) == "20260101-000037-b"
-    assert name(show_history(tmp_path, "pagedown")) == "20260101-000023-b"
-    assert name(show_history(tmp_path, "end")) == "20260101-000000-a"
-    assert name(show_history(tmp_path, "end", "home")) == "20260101-000039-b"
-    assert ">" in show_history(tmp_path, "end").splitlines()[19]
+        assert await name() == "20260101-000039-b"
+        assert await name("down", "j", "k", "down") == "20260101-000037-b"
+        assert await name("home", "pagedown") == "20260101-000023-b"
+        assert await name("end") == "20260101-000000-a"
+        assert ">" in text_of(pilot).splitlines()[19]
+        assert await name("home") == "20260101-000039-b"
+
+    show_history(tmp_path, then=act)
 
 
 def test_all_cells_are_listed_and_sorted(out: Path) -> None:

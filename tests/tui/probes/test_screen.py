@@ -115,7 +115,17 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
 
 def test_the_window_is_that_before_the_moment(recording: Path, monkeypatch: pytest.MonkeyPatch, rows: Any) -> None:
     answered(monkeypatch, rows)
-    step_text, minute, seconds = (show_probes(recording, *TO_STALL, *["w"] * times) for times in range(3))
+    shown: list[str] = []
+
+    async def act(pilot: Pilot[Any], _: ProbesScreen) -> None:
+        while len(shown) < 3:
+            shown.append(text_of(pilot))
+            await pilot.press("w")
+            await pilot.pause()
+            await read(pilot, ProbesScreen)
+
+    show_probes(recording, *TO_STALL, then=act)
+    step_text, minute, seconds = shown
     assert "whole step" in step_text and "last 60 s" in minute and "last 10 s" in seconds
 
     def plannings(text: str) -> str:
