@@ -204,9 +204,9 @@ def test_verdicts_are_given_where_others_load_is_accepted(compared: tuple[Bench,
 
 
 def test_pgbench_over_tcp_has_no_password_on_its_command_line(bench: Bench, running: list[Running]) -> None:
-    old, new = running
+    new = running[1]
     with Relay(new.socket) as relay:
-        pg = f"prod={old.dsn()},new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
+        pg = f"new={new.dsn(host=f'127.0.0.1:{relay.port}')}"
         words = ("--workload", "pgbench-select", "--clients", "2", "--seconds", "2", "--rate", "100")
         run = bench.detached("--pg", pg, "--repeats", "1", "--pgbench-scale", "1", "--warmup-seconds", "1", *words)
         lines: set[str] = set()
@@ -221,14 +221,14 @@ def test_pgbench_over_tcp_has_no_password_on_its_command_line(bench: Bench, runn
                         continue
                     if b"pgbed_" in line and b"pgbench" in line:
                         lines.add(line.decode(errors="replace"))
-            return all(a.state != "running" for a in bench.attempts()) and len(bench.attempts()) == 2
+            return bool(bench.attempts()) and bench.attempts()[0].state != "running"
 
-        wait_for(over, "both cells")
+        wait_for(over, "the cell")
         bench.await_end()
         assert lines and not any("sesame" in line or quote(PASSWORD) in line for line in lines)
-    assert [attempt.state for attempt in bench.attempts()] == ["finished", "finished"], bench.attempts()
+    assert [attempt.state for attempt in bench.attempts()] == ["finished"], bench.attempts()
     assert found_in(run)["units"] == {"select.c2": "tx/s"}
-    assert old.made == new.made == [] and not list(run.glob("cells/*/database.json"))
+    assert new.made == [] and not list(run.glob("cells/*/database.json"))
 
 
 def test_a_broken_connection_fails_its_cell_only(bench: Bench, running: list[Running]) -> None:
