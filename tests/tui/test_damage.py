@@ -85,7 +85,7 @@ SIZES = ((80, 24), (60, 18), (30, 8))
 
 @pytest.mark.parametrize("name", HARMED)
 def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: str) -> None:
-    """Each is opened in one of the sizes and goes through the others, then to the other screens."""
+    """Each is opened in one of the sizes, has keys pressed in another, and goes to the other screens."""
     harm, said = HARMED[name]
     listed = {"no journal": "not start", "no manifest": "no runs yet"}.get(name, "unreadable")
     harm(recording)
@@ -102,21 +102,19 @@ def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: s
             elif size == (60, 18):  # shows less, and so may not meet the damage
                 assert said in text(pilot) or "/6 cells" in text(pilot)
             assert "Traceback" not in text(pilot)
-        for size in sizes:
-            await pilot.resize_terminal(*size)
-            for key in ("space", "n", "N", "enter", "escape", "z", "i", "g", "escape", "left_square_bracket", "comma"):
-                await pilot.press(key)
-            live_of(pilot)._tick()
-            live_of(pilot)._glance()
-            await pilot.pause()
-            assert not pilot.app._exit
+        keys = ("space", "n", "N", "enter", "escape", "z", "i", "g", "escape", "left_square_bracket", "comma")
+        await pilot.press(*keys)
+        live_of(pilot)._tick()
+        live_of(pilot)._glance()
+        await pilot.pause()
+        assert not pilot.app._exit
         await pilot.resize_terminal(200, 40)
-        for mode, keys in {"compare": "bsr", "probes": "dwl", "history": "sc"}.items():
+        for mode, letters in {"compare": "bsr", "probes": "dwl", "history": "sc"}.items():
             await pilot.press(str(MODES.index(mode) + 1))
             wanted = said if mode != "history" or listed == "unreadable" else listed
             await until(pilot, lambda wanted=wanted: wanted in text(pilot))  # type: ignore[misc]
             assert mode != "history" or listed in text(pilot)
-            await pilot.press(*keys, "enter", "escape")
+            await pilot.press(*letters, "enter", "escape")
             assert "internal error" not in text(pilot)
 
     drive(script, recording, recording.parent, size=sizes[0])
