@@ -133,14 +133,21 @@ def test_a_dry_run_shows_the_schedule_and_starts_nothing(out: Path, small: Path)
 
 
 def test_a_run_is_started_from_the_screen_and_watched(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "run", asking.own_interpreter)
+    """A run that measures elsewhere is named before the start."""
 
     async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
         await opened(pilot, screen, small)
         await pilot.press("s")
         await until(pilot, lambda: "Start? 2 cells, about " in words(pilot))
-        await pilot.press("y")
-        await until(pilot, lambda: pilot.app.current_mode == "live")
+        await pilot.press("n")
+        screen.change(replace(screen.plan, allow_concurrent=False))
+        await estimated(pilot, screen)
+        with exclusive_run(concurrent=True):  # another test's may have it already
+            await pilot.press("s")
+            await until(pilot, lambda: "Failed checks: another run" in words(pilot))
+            monkeypatch.setattr(bench, "run", asking.own_interpreter)
+            await pilot.press("y")
+            await until(pilot, lambda: pilot.app.current_mode == "live")
         app = pilot.app
         assert isinstance(app, Bench) and app.context.run is not None and app.context.run.parent == out
 
@@ -236,25 +243,6 @@ def test_a_bench_that_fails_is_one_line_not_a_traceback(out: Path, monkeypatch: 
         assert not screen.offer.builds
 
     show_launch(act, out, ready=False)
-
-
-def test_a_start_beside_another_run_says_so_before(out: Path, small: Path) -> None:
-    """Its place in this folder does not matter: the plan's own is in none when it is refused."""
-    plan = tomllib.loads(small.read_text()) | {"allow_concurrent": False}
-    small.write_text(tomli_w.dumps(plan))
-
-    async def act(pilot: Pilot[Any], screen: LaunchScreen) -> None:
-        await opened(pilot, screen, small)
-        with exclusive_run(concurrent=True):  # another test's may have it already
-            await pilot.press("s")
-            await until(pilot, lambda: "Failed checks: another run" in words(pilot))
-            await pilot.press("y")
-            await until(pilot, lambda: pilot.app.current_mode == "live")
-
-    show_launch(act, out)
-    command = Command(out)
-    command.await_end()
-    assert read_manifest(command.run).allow_concurrent is True
 
 
 def test_a_run_that_measures_in_this_folder_is_named(out: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
