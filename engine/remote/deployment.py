@@ -99,10 +99,7 @@ def _python(tar: tarfile.TarFile, launchers: Iterable[str]) -> None:
     sites = {place.resolve().parent for place in _modules().values()}
     others = {name: path for name, path in libraries.items() if not any(map(path.resolve().is_relative_to, sites))}
     _add_libraries(tar, "lib", loader, others)
-    variables = (
-        'PYTHONHOME="$d/home" PYTHONPATH="$d/code" PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1 '
-        f'{PYTHON}="$d/python"'
-    )
+    variables = f'PYTHONHOME="$d/home" PYTHONPATH="$d/code" PYTHONNOUSERSITE=1 PYTHONSAFEPATH=1 {PYTHON}="$d/python"'
     _script(
         tar, "python", f'export {variables}\nexec "$d/lib/ld.so" --library-path "$d/lib" "$d/home/bin/{version}" "$@"'
     )

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.outside, pytest.mark.first]
 NAME, HERE, THERE, PORT = "pgbed-there", "10.231.77.1", "10.231.77.2", 2022
 AHEAD_S = 5000
 DELAY_MS = 4
-SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "2", "--set", "shared_buffers=32MB")
+SMALL = ("--rows", "2000", "--rows-written", "1000", "--query-seconds", "1", "--set", "shared_buffers=32MB")
 CONFIG = """
 Port {port}
 ListenAddress {address}
