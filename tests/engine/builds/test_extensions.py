@@ -138,6 +138,7 @@ def test_an_extension_of_a_native_server_is_compiled_native(tmp_path: Path, monk
 
 
 @pytest.mark.outside
+@pytest.mark.first
 @pytest.mark.parametrize("label", compiled_here())
 def test_two_versions_of_an_extension_are_compared(
     label: str, bench: Bench, new_folder: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_too_few_pairs_are_said_without_an_interval() -> None:
 
 
 @pytest.mark.outside
+@pytest.mark.first
 def test_bare_and_probed_cells_alternate_and_are_compared(
     new_folder: Callable[[], Path], build: Callable[[int | str], Build]
 ) -> None:
