@@ -1,8 +1,8 @@
 """Fixtures of all tests: the real servers named by PGBED_SERVERS, started once per session and version.
 
 PGBED_SERVERS is a folder of LABEL -> install prefix (`nix flake check` and ./check set it). Without it the tests
-that need a server fail; they are not skipped, because a suite that skips them says nothing. But for the tests outside
-the Nix build, clusters are copies of one that `initdb` made: see `tests.support.templates`.
+that need a server fail; they are not skipped, because a suite that skips them says nothing. But for nightly tests,
+clusters are copies of one that `initdb` made: see `tests.support.templates`.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ IMPORTS_SCREENS = re.compile(
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # which has the environment of the process that shares out the tests
         return
-    if "not outside" in config.option.markexpr and in_memory():  # tests outside wait for disks, and attach to files
+    if "not outside" in config.option.markexpr and in_memory():  # tests outside build servers, and attach to files
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
-    if templates.BY_THEMSELVES and not config.option.markexpr.startswith(("outside", "nightly")):
+    if templates.BY_THEMSELVES and not config.option.markexpr.startswith("nightly"):
         folder = Path(tempfile.mkdtemp(prefix="pgbed-installs-"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ[templates.ORIGINALS] = os.environ[templates.VARIABLE]
@@ -215,9 +215,10 @@ def account() -> Account:
 
 
 @pytest.fixture(scope="session")
-def new_folder() -> Iterator[Callable[[], Path]]:
-    """Makes folders that the servers' user can enter (pytest's own are closed to it), removed at the end."""
-    base = Path(tempfile.mkdtemp(prefix="pgbed-tests-"))
+def new_folder(pytestconfig: pytest.Config) -> Iterator[Callable[[], Path]]:
+    """Makes folders for clusters, which the servers' user can enter (not those of pytest), removed at the end."""
+    place = MEMORY if not pytestconfig.option.markexpr.startswith("nightly") and in_memory() else None
+    base = Path(tempfile.mkdtemp(prefix="pgbed-tests-", dir=place))
     base.chmod(0o755)
 
     def make() -> Path:

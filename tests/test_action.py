@@ -22,6 +22,7 @@ from engine.core.model import Build
 from tests.support import slowtree, smalltree
 from tests.support.ci_runner import ROOT, Runner, script
 from tests.support.journal import make_run
+from tests.support.templates import BY_THEMSELVES
 
 pytestmark = [pytest.mark.outside, pytest.mark.first]
 
@@ -41,7 +42,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def runner(place: Path, servers: dict[str, Build]) -> Runner:
     """A runner with the action, and `origin`, whose `crashing` and `broken` branch off before main's end."""
-    server = Path(os.environ["PGBED_SERVERS"], "16.3-prebuilt").resolve()
+    server = Path(BY_THEMSELVES["PGBED_SERVERS"], "16.3-prebuilt").resolve()
     origin = place / "origin"
     origin.mkdir()
     first, crashing, broken = slowtree.make_history(origin, server, "16.3", [SOUND, CRASHING, BROKEN])

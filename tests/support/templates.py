@@ -1,8 +1,8 @@
 """Installs whose `initdb` copies the cluster that the real one made for the same options before.
 
 To make a cluster takes most of a second of CPU, and the tests start hundreds of servers, whose clusters would all be
-alike. Tests of `initdb` itself use the installs as they are (`by_itself`, BY_THEMSELVES), and so do all tests
-outside the Nix build.
+alike. Each user has copies of their own, as nobody else may read a cluster. Tests of `initdb` itself use the installs
+as they are (`by_itself`, BY_THEMSELVES), and so do builds by Nix and all nightly tests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ for word; do
   esac
 done
 case $options in */* | *--version*) exec "$real" "$@" ;; esac
-made=$folder/$options
+made=$folder/$({id} -u)$options
 if [ ! -d "$made" ]; then
   {mkdir} "$made.$$" || exit
   if ! "$real" --pgdata="$made.$$/data" $options > "$made.$$/log" 2>&1; then
@@ -53,7 +53,7 @@ def installs(servers: Path, folder: Path) -> Path:
     for real in servers.iterdir():
         one = folder / real.name
         copies = one / "made"
-        programs = {name: shutil.which(name) for name in ("cat", "cp", "mkdir", "mv", "rm")}
+        programs = {name: shutil.which(name) for name in ("cat", "cp", "id", "mkdir", "mv", "rm")}
         words = {"real": (real / "bin" / "initdb").resolve(), "made": copies, **programs}
         script = INITDB.format(**{name: shlex.quote(str(word)) for name, word in words.items()})
         scripted.install(real.resolve(), one, "initdb", script)

@@ -231,7 +231,7 @@ def test_stopping_from_the_screen_stops_the_run(bench: Bench, tmux: Tmux, build:
 
 
 def test_plain_prints_lines_in_a_terminal(bench: Bench, tmux: Tmux, build: Callable[[int | str], Build]) -> None:
-    tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK} --plain")
+    tmux.run(f"{tmux.bench} --pg {build(16).label} {QUICK} --steps l.i0 --plain")
     shown = tmux.until("more tables: bench compare")
     assert "REC" not in shown and "space pause" not in shown
     tmux.run(f"{tmux.bench} watch --plain")

@@ -18,6 +18,7 @@ from engine.journal.run_lock import is_locked
 from tests.support import slowtree, smalltree
 from tests.support.benchcall import Bench, wait_for
 from tests.support.realnix import wrapper_environment
+from tests.support.templates import BY_THEMSELVES
 from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.outside  # a Nix build has no git
@@ -102,7 +103,7 @@ def test_a_state_of_another_search_is_refused(repository: Path, tmp_path: Path, 
 
 def searching(folder: Path, spins: Sequence[int | None]) -> tuple[list[str], Bench, tuple[str, ...]]:
     """The commits of a new history, and the command that searches it."""
-    server, path = next(Path(os.environ["PGBED_SERVERS"]).glob("16.3-*")), folder / "postgres"
+    server, path = next(Path(BY_THEMSELVES["PGBED_SERVERS"]).glob("16.3-*")), folder / "postgres"
     path.mkdir()
     commits = slowtree.make_history(path, server, "16.3", spins)
     words = ("bisect", "--good", commits[0], "--bad", "main", "--repo", str(path), *LOAD)

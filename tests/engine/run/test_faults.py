@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,7 @@ from tests.support.benchcall import (
     processes_of,
     wait_for,
 )
+from tests.support.templates import BY_THEMSELVES
 
 
 def states(bench: Bench) -> list[tuple[str, str]]:
@@ -325,10 +327,10 @@ def seconds_of(bench: Bench, step: StepRow) -> list[RoleSecond]:
 
 
 @pytest.mark.outside
-def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], Path], label: str) -> None:
-    out = new_folder()
+def test_a_full_disk_fails_the_cell_and_keeps_the_rest(label: str) -> None:
+    out = Path(tempfile.mkdtemp(prefix="pgbed-full-"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g,mode=755", "tmpfs", str(out)], check=True)
-    bench = Bench(out / "runs")
+    bench = Bench(out / "runs", BY_THEMSELVES)
     try:
         # Little is asked for, so that the check before the run lets it pass; then others take the room.
         hog = out / "hog"
@@ -360,13 +362,14 @@ def test_a_full_disk_fails_the_cell_and_keeps_the_rest(new_folder: Callable[[], 
         bench.stop()
         wait_for(lambda: not list(processes_of(out)), "everything to go")
         subprocess.run(["umount", "-l", str(out)], check=True)
+        out.rmdir()
 
 
 @pytest.mark.outside
-def test_a_disk_that_stays_full_ends_the_run_with_its_name(new_folder: Callable[[], Path], label: str) -> None:
-    out = new_folder()
+def test_a_disk_that_stays_full_ends_the_run_with_its_name(label: str) -> None:
+    out = Path(tempfile.mkdtemp(prefix="pgbed-full-"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g,mode=755", "tmpfs", str(out)], check=True)
-    bench = Bench(out / "runs")
+    bench = Bench(out / "runs", BY_THEMSELVES)
     command = bench.command("run", "--pg", label, "--repeats", "2", *LONG, "--rows-written", "40000", "--plain")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -386,6 +389,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_its_name(new_folder: Callable[
     finally:
         bench.stop()
         subprocess.run(["umount", "-l", str(out)], check=True)
+        out.rmdir()
 
 
 @pytest.mark.outside
