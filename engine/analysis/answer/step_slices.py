@@ -27,7 +27,11 @@ from workloads.api.base import COUNTED_IN_ROWS
 
 def sliced_step(paths: Sequence[Path], step: str, base: str | None = None) -> SlicedStep:
     """Read a step's slices in all pairs. Raises UserError as `compare` does, and if it was not interleaved."""
-    cells = compared_cells(paths, base)
+    return slices_of(compared_cells(paths, base), step)
+
+
+def slices_of(cells: ComparedCells, step: str) -> SlicedStep:
+    """The same for cells that have been read. Raises UserError if the step was not interleaved."""
     known = [name for name in cells.steps if any(cell.steps[name].slices for cell in cells.cells if name in cell.steps)]
     if not known:
         where = " and ".join(run.name for run in cells.runs)

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.analysis.answer.step_slices import sliced_step
+from engine.analysis.answer.compare import compared_cells
+from engine.analysis.answer.step_slices import slices_of
+from engine.analysis.cells.compared_cells import ComparedCells
 from engine.core.errors import UserError
 from engine.core.wait_kinds import KINDS, by_kind
 from engine.journal.rows import StepRow
@@ -32,6 +34,7 @@ Json = dict[str, Any]
 
 def charts(comparison: Comparison, recorded: Recorded) -> Json:
     """The figures of all steps by name, in the comparison's order, and their common parts."""
+    blocks = _blocks(comparison)
     return {
         "subjects": list(comparison.names),
         "base": comparison.base,
@@ -43,7 +46,9 @@ def charts(comparison: Comparison, recorded: Recorded) -> Json:
             for name in comparison.names
             if (ratio := comparison.ratio(name, step, comparison.primary_metric(step))) is not None
         ],
-        "steps": {step: _of_step(comparison, recorded, step) for step in comparison.steps},
+        "steps": {
+            step: _of_step(comparison, recorded, step) | {"blocks": blocks.get(step, [])} for step in comparison.steps
+        },
     }
 
 
@@ -60,7 +65,6 @@ def _of_step(comparison: Comparison, recorded: Recorded, step: str) -> Json:
         "metric": metric,
         "ratios": [_interval(ratio) for name in comparison.names if (ratio := comparison.ratio(name, step, metric))],
         "pairs": list(_pairs(comparison, step, metric)),
-        "blocks": list(_blocks(comparison, step)),
         "cells": [
             {"subject": cell.subject, "run": cell.run, "repeat": cell.repeat, "value": value}
             for cell in cells
@@ -105,12 +109,19 @@ def _pairs(comparison: Comparison, step: str, metric: str) -> Iterable[Json]:
                 yield {"subject": name, "run": other.run, "repeat": other.repeat, "ratio": two / one}
 
 
-def _blocks(comparison: Comparison, step: str) -> Iterable[Json]:
-    """The ratio of each block of two interleaved servers; evenly spaced ones if there are too many."""
-    if not any(comparison.sliced(name, step) for name in comparison.names):
-        return
+def _blocks(comparison: Comparison) -> dict[str, list[Json]]:
+    """The ratio of each block of two interleaved servers, by step."""
+    steps = [step for step in comparison.steps if any(comparison.sliced(name, step) for name in comparison.names)]
+    if not steps:
+        return {}
+    cells = compared_cells([Path(folder) for folder in comparison.measured.folders.values()], comparison.base)
+    return {step: list(_blocks_of(cells, step)) for step in steps}
+
+
+def _blocks_of(cells: ComparedCells, step: str) -> Iterable[Json]:
+    """Evenly spaced ones if there are too many."""
     try:
-        sliced = sliced_step([Path(folder) for folder in comparison.measured.folders.values()], step, comparison.base)
+        sliced = slices_of(cells, step)
     except UserError:  # no pair of it has finished
         return
     for pair in sliced.pairs:
