@@ -11,8 +11,6 @@ from textual.actions import ActionParseResult
 from textual.app import SystemCommand
 from textual.binding import Binding
 from textual.command import CommandPalette
-from textual.css.model import RuleSet
-from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
@@ -42,18 +40,6 @@ class _ScrollBar(ScrollBarRender):
 
 
 ScrollBar.renderer = _ScrollBar
-_parse, _parsed = Stylesheet._parse_rules, dict[tuple[object, ...], list[RuleSet]]()
-
-
-def _parse_once(sheet: Stylesheet, *source: Any, **details: Any) -> list[RuleSet]:
-    """Parse rules once for a theme: Textual parses all rules anew for each screen that is opened."""
-    key = (*sheet._variables.items(), *source, *details.items())
-    if key not in _parsed:
-        _parsed[key] = _parse(sheet, *source, **details)
-    return _parsed[key]
-
-
-Stylesheet._parse_rules = _parse_once  # type: ignore[assignment]
 
 
 def _screen(mode: str) -> Screen[None]:

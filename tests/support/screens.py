@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import pytest
 from textual.binding import Binding
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
@@ -57,6 +59,20 @@ Act = Callable[[Pilot[Any], S], Awaitable[Any]]
 
 
 # -- what all screens share
+
+
+_parse, _parsed = Stylesheet._parse_rules, dict[tuple[object, ...], list[RuleSet]]()
+
+
+def _parse_once(sheet: Stylesheet, *source: Any, **details: Any) -> list[RuleSet]:
+    """Parse rules once for a theme: each of hundreds of applications would parse all of them for each screen."""
+    key = (*sheet._variables.items(), *source, *details.items())
+    if key not in _parsed:
+        _parsed[key] = _parse(sheet, *source, **details)
+    return _parsed[key]
+
+
+Stylesheet._parse_rules = _parse_once  # type: ignore[assignment]
 
 
 def drive(
