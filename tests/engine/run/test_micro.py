@@ -21,7 +21,7 @@ from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
 from tui.live import text as live
 
 OLD, NEW = 12, 17
-SMALL = ("--pgbench-scale", "1", "-O", "table_rows=20000", "-O", "recovery_wal=1", "-O", "dump_tables=2",
+SMALL = ("--pgbench-scale", "1", "-O", "table_rows=100000", "-O", "recovery_wal=1", "-O", "dump_tables=2",
          "-O", "plans=20", "-O", "no_sync=true", "--set", "shared_buffers=32MB",
          "--set", "full_page_writes=off")  # WAL of a step is then the same wherever a checkpoint falls  # fmt: skip
 OF_BOTH = ["initdb.libc", "start", "recovery", "init", "index", "vacuum", "dump", "plan"]
