@@ -18,19 +18,19 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
-UID = 1001
+UID = 60999  # that useradd gives nobody: the processes of an account are killed when it is removed
 DATABASE = Path("/nix/var/nix/db/db.sqlite")
 PASSED = ("PIP_", "NPM_", "MAVEN_", "SSL_", "NODE_", "HTTP", "http", "LANG", "LC_", "TZ")  # how registries are reached
 # As root within the new namespaces; the job's own command follows.
 SETUP = """
 set -e
-runner=$1 nix=$2; shift 2
+runner=$1 nix=$2 uid=$3; shift 3
 mount --make-rprivate /
-install -d -o 1001 -g 1001 "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
+install -d -o $uid -g $uid "$runner/disk/nix" "$runner/disk/temp" "$runner/disk/work"
 # All of /etc, since a file that is replaced outside, as accounts come and go, is no mount point here any more.
 rm -rf "$runner/etc"
 cp -a /etc "$runner/etc" 2>/dev/null || test -s "$runner/etc/passwd"  # a lock went while it was copied
-printf 'runner:x:1001:1001::%s:/bin/bash\\n' "$runner/home" >> "$runner/etc/passwd"
+printf 'runner:x:%s:%s::%s:/bin/bash\\n' $uid $uid "$runner/home" >> "$runner/etc/passwd"
 mount --bind "$runner/etc" /etc
 mount --bind "$runner/home" "$runner/home"
 mount -o remount,bind,ro "$runner/home"
@@ -42,8 +42,8 @@ machine)
   mount -t overlay -o "lowerdir=/nix,upperdir=$runner/added/nix,workdir=$runner/added/work" added /nix
   rm -f /nix/var/nix/db/db.sqlite*
   mv "$runner/db.sqlite" /nix/var/nix/db/
-  chown 1001:1001 /nix /nix/store
-  chown -R 1001:1001 /nix/var
+  chown $uid:$uid /nix /nix/store
+  chown -R $uid:$uid /nix/var
   ;;
 none)
   mount -t tmpfs hidden /nix
@@ -57,7 +57,7 @@ for shared in /tmp /run/lock; do mount -t tmpfs -o mode=1777 own "$shared"; done
 for traced in /sys/kernel/tracing /sys/kernel/debug; do mount -t tmpfs hidden "$traced"; done
 ip link set lo up 2> /dev/null || true
 cd "$runner/disk/work"
-exec setpriv --reuid=1001 --regid=1001 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"
+exec setpriv --reuid=$uid --regid=$uid --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all -- "$@"
 """
 
 
@@ -91,7 +91,7 @@ class Runner:
             self._bring_database()
         return subprocess.run(
             ["unshare", "--mount", "--pid", "--mount-proc", "--ipc", "--net", "--fork", "--kill-child",
-             "bash", "-c", SETUP, "setup", str(self.folder), self.nix, *command],
+             "bash", "-c", SETUP, "setup", str(self.folder), self.nix, str(UID), *command],
             env={**kept, **variables, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
