@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import psycopg
 import pytest
 
+from engine.core.model import Build, Config
 from engine.postgres.server import Server
 from probes import folding, snapshot
 from probes.frames import Frame
@@ -39,8 +41,13 @@ HOG = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile os.get
 
 
 @pytest.fixture(scope="module")
-def running(server: Callable[[int | str], Server]) -> Server:
-    return server(16)
+def running(build: Callable[[int], Build], small_config: Callable[[Build], Config]) -> Iterator[Server]:
+    """A server that waits for a disk: its cluster is not in memory."""
+    with TemporaryDirectory(prefix="pgbed-disk-") as folder:
+        Path(folder).chmod(0o755)
+        with Server(build(16), small_config(build(16)), Path(folder)) as one:
+            one.create_database()
+            yield one
 
 
 @pytest.fixture(scope="module")
