@@ -42,9 +42,15 @@ class Measured:
     found: dict[str, Any]
 
     def without(self, empty: Measured) -> Measured:
-        """Subtract the program's time to do nothing, as hyperfine does with the start of a shell."""
+        """Subtract the program's time to do nothing, as hyperfine does with the start of a shell.
+
+        Raises HyperfineFailed if nothing is left.
+        """
         times = (getattr(self, name) - getattr(empty, name) for name in ("wall_s", "user_s", "system_s"))
         wall_s, user_s, system_s = (max(0.0, seconds) for seconds in times)
+        if not wall_s:
+            floor = f"its program takes {1000 * empty.wall_s:.1f} ms to do nothing"
+            raise HyperfineFailed(f"too short to time, as {floor}: give it more rows")
         return replace(self, wall_s=wall_s, user_s=user_s, system_s=system_s)
 
 

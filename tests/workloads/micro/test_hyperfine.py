@@ -57,6 +57,8 @@ def test_the_last_words_are_those_of_the_program() -> None:
 def test_what_a_program_takes_to_do_nothing_is_subtracted() -> None:
     times = Measured(0.5, 0.25, 0.0, 9, {}).without(Measured(0.125, 0.125, 0.125, 8, {}))
     assert times == Measured(0.375, 0.125, 0.0, 9, {})
+    with pytest.raises(HyperfineFailed, match="too short to time, as its program takes 125"):
+        Measured(0.125, 0.25, 0.0, 9, {}).without(Measured(0.125, 0.125, 0.125, 8, {}))
 
 
 def ended(pid: str) -> bool:
