@@ -210,23 +210,30 @@ def processes_of(out: Path) -> Iterator[tuple[int, str]]:
 
 def stopped(out: Path) -> list[int]:
     """The stopped processes below a folder."""
+    return [pid for pid, _ in processes_of(out) if state(pid) == "T"]
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for the state of a process; empty if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def children_of(engine: int, module: bytes) -> list[int]:
+    """The processes of a module that an engine has started, such as its reaper; none if it has ended."""
     pids = []
-    for pid, _ in processes_of(out):
-        with suppress(OSError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-                pids.append(pid)
+    with suppress(OSError):
+        for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split():
+            with suppress(OSError):
+                if module in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    pids.append(int(pid))
     return pids
 
 
 def conductor_of(engine: int) -> list[int]:
     """The conductor that an engine has, if a step is driven in slices."""
-    pids = []
-    with suppress(OSError):
-        for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split():
-            with suppress(OSError):
-                if b"engine.slices.conductor" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    pids.append(int(pid))
-    return pids
+    return children_of(engine, b"engine.slices.conductor")
 
 
 def wait_for(look: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:

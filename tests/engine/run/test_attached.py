@@ -27,7 +27,7 @@ from engine.postgres.external_cell import RECORD, clear
 from engine.postgres.server import Server
 from engine.report.render import to_json
 from engine.view.player import Player
-from tests.support.benchcall import Bench, wait_for
+from tests.support.benchcall import Bench, children_of, wait_for
 from tests.support.between import Relay
 from tui.live import text as live_text
 
@@ -256,8 +256,7 @@ def test_a_killed_engines_database_is_dropped_by_its_mark(bench: Bench, running:
     bench.await_step("l.i1")
     (database,) = old.made
     engine = bench.engine_pid()
-    children = [int(pid) for pid in Path(f"/proc/{engine}/task/{engine}/children").read_text().split()]
-    (reaper,) = [pid for pid in children if b"engine.run.reaper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (reaper,) = children_of(engine, b"engine.run.reaper")
     os.kill(reaper, signal.SIGKILL)
     os.kill(engine, signal.SIGKILL)
     wait_for(lambda: not is_locked(run), "the engine to end")

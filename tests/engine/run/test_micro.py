@@ -17,7 +17,7 @@ from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from engine.view.player import Player
 from tests.support.attributions import attributions_of
-from tests.support.benchcall import Bench, nothing_left, processes_of, wait_for
+from tests.support.benchcall import Bench, children_of, nothing_left, processes_of, wait_for
 from tui.live import text as live
 
 OLD, NEW = 12, 17
@@ -175,9 +175,7 @@ def test_a_launcher_or_engine_that_is_killed_leaves_nothing(bench: Bench, labels
 
 def launcher(bench: Bench) -> int:
     """The one that runs."""
-    engine = bench.engine_pid()
-    children = Path(f"/proc/{engine}/task/{engine}/children").read_text().split()
-    return next(int(pid) for pid in children if b"micro.launch" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return children_of(bench.engine_pid(), b"micro.launch")[0]
 
 
 def test_statements_run_in_slices_by_themselves(bench: Bench, labels: tuple[str, str]) -> None:

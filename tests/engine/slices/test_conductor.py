@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,7 @@ from engine.slices.drive import ConductorError, SliceStream, drive
 from engine.slices.slice_record import Slice
 from engine.slices.sliced_server import Side
 from engine.system.account import Account
-from tests.support.benchcall import wait_for
+from tests.support.benchcall import state, wait_for
 from workloads.client import slice_times
 from workloads.client.counter_page import Control, Page, State, Word
 
@@ -92,13 +92,6 @@ def driven(
         for page in pages:
             page.words[Control.START_NS] = time.monotonic_ns()
         yield pages, conductor
-
-
-def state(pid: int) -> str:
-    """A process's state; empty once it has ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
 
 
 def runs(server: Server) -> bool:

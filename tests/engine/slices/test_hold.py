@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -15,7 +14,7 @@ from engine.host.procfs import children
 from engine.journal.reader import JournalReader
 from engine.journal.totals import StepTotals
 from engine.postgres.server import SUPERUSER
-from tests.support.benchcall import Bench, nothing_left, stopped, wait_for
+from tests.support.benchcall import Bench, nothing_left, state, stopped, wait_for
 
 PLAN = (
     "--rows", "2000", "--set", "shared_buffers=32MB", "--interleave", "slices", "--repeats", "1",
@@ -27,10 +26,6 @@ SPIN = "SELECT count(*) FROM generate_series(1, 1000000000)"
 @pytest.fixture
 def pair(build: Callable[[int | str], Build]) -> str:
     return f"{build(14).label},{build(16).label}"
-
-
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def postmasters(bench: Bench) -> list[int]:

@@ -17,7 +17,7 @@ from engine.host.machine_counters import device_of
 from engine.plan.prepare import prepare
 from engine.plan.request import request_of
 from engine.postgres import configs
-from tests.support.benchcall import SECONDS, Bench, nothing_left, wait_for
+from tests.support.benchcall import SECONDS, Bench, children_of, nothing_left, wait_for
 from tests.support.journal import plan_run
 
 
@@ -84,9 +84,8 @@ def test_the_next_start_restores_the_device_of_a_killed_run(disk: Path, label: s
         pass
     (attempt,) = bench.attempts()
     assert attempt.origin["environment"]["storage"]["read_ahead_kb"] is None
-    children = Path(f"/proc/{(engine := bench.engine_pid())}/task/{engine}/children").read_text().split()
-    (reaper,) = (pid for pid in children if b"engine.run.reaper" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    for pid in (int(reaper), engine):
+    (reaper,) = children_of(engine := bench.engine_pid(), b"engine.run.reaper")
+    for pid in (reaper, engine):
         os.kill(pid, signal.SIGKILL)
     restored = f"restored {place} to {before.strip()}, as a run before had left it"
     wait_for(lambda: restored in bench("run", *plan, "--dry-run").stdout.replace("\n", " "), "the next start")
