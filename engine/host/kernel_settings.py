@@ -97,8 +97,6 @@ def _restored(files: Iterable[Path]) -> Iterator[None]:
     Raises UserError if another run has changed them.
     """
     with ExitStack() as opened:
-        before: dict[str, str] = {}
-        failed: dict[str, str] = {}
         for owner, group in groupby(sorted(files), key=lambda file: file.parts[3]):
             LEFT.mkdir(mode=0o700, exist_ok=True)
             file = opened.enter_context((LEFT / f"settings-{owner}.json").open("a+"))
@@ -112,15 +110,9 @@ def _restored(files: Iterable[Path]) -> Iterator[None]:
             file.seek(0)
             left = restore(_kept(file))  # of an engine that was killed since the start, or a cell before
             values = {str(path): _read(path) for path in paths} | left
-            before |= values
             _keep(values, file)
-            opened.callback(
-                lambda record, kept: _keep({p: failed[p] for p in kept if p in failed}, record), file, values
-            )
-        try:
-            yield
-        finally:
-            failed |= restore(before)
+            opened.callback(lambda values, file: _keep(restore(values), file), values, file)
+        yield
 
 
 def restore(before: Mapping[str, str]) -> dict[str, str]:
