@@ -18,7 +18,8 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
     environment = dict(os.environ)
     if not warm.suits(environment):
         return await own_interpreter(*arguments, console=console)
-    process, *pipes = warm.bench([sys.executable, "-m", "engine", *arguments], environment)
+    command = warm.bench([sys.executable, "-m", "engine", *arguments], environment)
+    process, pipes = command.process, (command.out, command.err)
     readers, transports = [], []
     try:
         for pipe in pipes:

@@ -38,21 +38,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """A command under way, with its output and its errors."""
-
-    process: warm.Process
-    out: int
-    err: int
-
-    def communicate(self, timeout_s: float) -> tuple[int, str, str]:
-        """Its exit code and all that it writes, which is little."""
-        code = self.process.wait(timeout_s)
-        with os.fdopen(self.out) as out, os.fdopen(self.err) as err:
-            return code, out.read(), err.read()
-
-
-@dataclass(frozen=True, slots=True)
 class Bench:
     """Calls `bench` with an output folder of its own."""
 
@@ -82,9 +67,9 @@ class Bench:
         concurrent = ("--allow-concurrent",) if arguments[0] == "run" or arguments[0].startswith("-") else ()
         return [sys.executable, "-m", "engine", *arguments, *out, *concurrent]
 
-    def begun(self, *arguments: str) -> Begun:
+    def begun(self, *arguments: str) -> warm.Command:
         """Starts a command."""
-        return Begun(*warm.bench(self.command(*arguments), os.environ | self.environment))
+        return warm.bench(self.command(*arguments), os.environ | self.environment)
 
     def planned(self, *arguments: str, change: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
         """Creates a run that `resume` begins, and returns its manifest, which may be changed before."""

@@ -85,38 +85,50 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
 
-def bench(command: Sequence[str], environment: dict[str, str]) -> tuple[Process, int, int]:
-    """Starts a command, [PYTHON, "-m", "engine", …], which has nothing to read; with its output and its errors."""
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of `bench` under way, with the pipes of its output and its errors."""
+
+    process: Process
+    out: int
+    err: int
+
+    def communicate(self, timeout_s: float) -> tuple[int, str, str]:
+        """Its exit code, its output and its errors. Raises subprocess.TimeoutExpired once it is killed."""
+        heard = dict.fromkeys((self.out, self.err), b"")
+        waiting, end_s = set(heard), time.monotonic() + timeout_s
+        try:
+            while waiting:
+                ready, _, _ = select.select(waiting, [], [], max(0.0, end_s - time.monotonic()))
+                if not ready:
+                    self.process.kill()
+                    raise subprocess.TimeoutExpired("bench", timeout_s)
+                for pipe in ready:
+                    part = os.read(pipe, 1 << 16)
+                    heard[pipe] += part
+                    if not part:
+                        waiting.discard(pipe)
+            code = self.process.wait()
+        finally:
+            for pipe in heard:
+                os.close(pipe)
+        out, err = (text.decode().replace("\r\n", "\n") for text in heard.values())
+        return code, out, err
+
+
+def bench(command: Sequence[str], environment: dict[str, str]) -> Command:
+    """Starts a command, [PYTHON, "-m", "engine", …], which has nothing to read."""
     assert [*command[:3]] == [sys.executable, "-m", "engine"]
     (out, out_end), (err, err_end) = os.pipe(), os.pipe()
     process = start("engine", {1: out_end, 2: err_end}, environment, command[3:])
     os.close(out_end)
     os.close(err_end)
-    return process, out, err
+    return Command(process, out, err)
 
 
 def run(command: Sequence[str], environment: dict[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """A call like `subprocess.run` with pipes for the command's output."""
-    process, *pipes = bench(command, environment)
-    heard = dict.fromkeys(pipes, b"")
-    waiting, end_s = set(pipes), time.monotonic() + timeout_s
-    try:
-        while waiting:
-            ready, _, _ = select.select(waiting, [], [], max(0.0, end_s - time.monotonic()))
-            if not ready:
-                process.kill()
-                raise subprocess.TimeoutExpired(command, timeout_s)
-            for pipe in ready:
-                part = os.read(pipe, 1 << 16)
-                heard[pipe] += part
-                if not part:
-                    waiting.discard(pipe)
-        code = process.wait()
-    finally:
-        for pipe in pipes:
-            os.close(pipe)
-    out, err = (text.decode().replace("\r\n", "\n") for text in heard.values())
-    return subprocess.CompletedProcess(command, code, out, err)
+    return subprocess.CompletedProcess(command, *bench(command, environment).communicate(timeout_s))
 
 
 @cache
