@@ -63,7 +63,7 @@ class Reader:
         self._tick: int | None = None
         self._maps: Maps = {}
         self._emptied = False  # histograms, after printing
-        self._last: dict[tuple[str, PartKey], int] = {}
+        self.last: dict[tuple[str, PartKey], int] = {}
         self._held: list[tuple[tuple[str, PartKey], int, int]] = []  # series that wait until they have caught up
         self._quality = self._origin
 
@@ -147,7 +147,7 @@ class Reader:
                 self._histogram(field, maps, histograms, fallen)
         for name, pid, value in self._held:
             if pid in fallen:
-                self._last[name] = value
+                self.last[name] = value
         self._held.clear()
         if self._emptied:
             self._begin_histograms()
@@ -186,7 +186,7 @@ class Reader:
 
     def _begin_histograms(self) -> None:
         """The script has emptied its histograms: they count from zero again."""
-        self._last = {name: value for name, value in self._last.items() if name[0] not in self._histogram_names}
+        self.last = {name: value for name, value in self.last.items() if name[0] not in self._histogram_names}
         self._emptied = False
         self._note(emptied=1)
 
@@ -195,9 +195,9 @@ class Reader:
         if gone:
             self.groups = {tid: group for tid, group in self.groups.items() if tid not in gone}
             # Their buckets stay in the script until it empties the histograms, and would be counted twice.
-            self._last = {
+            self.last = {
                 name: value
-                for name, value in self._last.items()
+                for name, value in self.last.items()
                 if name[1][0] not in gone or name[0] in self._histogram_names
             }
         self.groups.update(groups)
@@ -205,7 +205,7 @@ class Reader:
     def _count(self, field: Field, tick: int, maps: Maps, records: dict[int, dict[str, int]], fallen: set[int]) -> None:
         for key, value in _counts(field, tick, maps, self.probe).items():
             name = (field.name, key)
-            before = self._last.get(name, 0)
+            before = self.last.get(name, 0)
             pid = self._process_of(key[0])
             if value < before:
                 # An interval that ended between tick and print was counted twice, which is corrected here.
@@ -214,7 +214,7 @@ class Reader:
                     self._held.append((name, pid, value))
                     continue
                 fallen.add(pid)
-            self._last[name] = value
+            self.last[name] = value
             record = records.setdefault(pid, {})
             record[field.name] = record.get(field.name, 0) + value // field.divisor - before // field.divisor
 
@@ -230,8 +230,8 @@ class Reader:
                     continue
                 bucket, value = buckets.index(int(low)), int(entry["count"])
                 name = (field.name, (tid, bucket))
-                before = self._last.get(name, 0)
-                self._last[name] = value
+                before = self.last.get(name, 0)
+                self.last[name] = value
                 if value < before:
                     fallen.add(pid)
                 elif value > before:

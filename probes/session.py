@@ -103,9 +103,9 @@ class ProbeSession:
         self._folder = folder
         self._allow_slow, self._tracking, self._mount = allow_slow, tracking, mount_tracefs
         self._command = command
-        self._tracer: Tracer | None = None
+        self.tracer: Tracer | None = None
         self._then: Callable[[], None] | None = None  # next action once the tracer that was asked to end has done so
-        self._reader = Reader(probe)
+        self.reader = Reader(probe)
         self._raw: IO[bytes] | None = None
         self._expected = 0
         self._rescans = 0
@@ -147,7 +147,7 @@ class ProbeSession:
             cpus=os.cpu_count() or 1,
         )
         self._expected = len(script_text.attach_points(script))
-        self._reader = Reader(
+        self.reader = Reader(
             self.probe.id, process_of=self._process, attach=self.origin["attach"], slow_entry=self.origin["slow_entry"]
         )
         if self._folder is not None:
@@ -161,7 +161,7 @@ class ProbeSession:
         """Wait until the first tick has been read: all later events will be in a frame. It may wait for a CPU first."""
         until_s = time.monotonic() + timeout_s
         while self.state in (ProbeState.STARTING, ProbeState.RUNNING) and time.monotonic() < until_s:
-            if self.state is ProbeState.RUNNING and self._reader.baseline_ns is not None:
+            if self.state is ProbeState.RUNNING and self.reader.baseline_ns is not None:
                 return True
             self.poll()
             time.sleep(0.01)
@@ -176,7 +176,7 @@ class ProbeSession:
             return ()
 
     def _poll(self) -> tuple[Frame, ...]:
-        tracer = self._tracer
+        tracer = self.tracer
         if tracer is None:
             return ()
         frames = self._read(tracer)
@@ -208,15 +208,15 @@ class ProbeSession:
     @property
     def over(self) -> bool:
         """Whether it has ended with its bpftrace, so that `poll` need not be called any more."""
-        return self.state in (ProbeState.FAILED, ProbeState.ENDED) and self._tracer is None
+        return self.state in (ProbeState.FAILED, ProbeState.ENDED) and self.tracer is None
 
     def ask_stop(self) -> None:
         """Begin to end the probe and return at once; `poll` completes it, `stop` waits for that."""
         if self.state is not ProbeState.FAILED:
             self.state = ProbeState.ENDED
         self._close_gap(None)
-        if self._tracer is not None:
-            self._tracer.ask_end()
+        if self.tracer is not None:
+            self.tracer.ask_end()
             self._then = lambda: None
 
     def stop(self) -> tuple[Frame, ...]:
@@ -224,13 +224,13 @@ class ProbeSession:
         frames: tuple[Frame, ...] = ()
         self.ask_stop()
         until_s = time.monotonic() + STOP_PATIENCE_S
-        while self._tracer is not None and time.monotonic() < until_s:
-            frames += self._read(self._tracer)
+        while self.tracer is not None and time.monotonic() < until_s:
+            frames += self._read(self.tracer)
             self.poll()
             time.sleep(0.01)
-        if self._tracer is not None:  # started through sudo, it cannot be killed from here
+        if self.tracer is not None:  # started through sudo, it cannot be killed from here
             self._report(f"probes: {self.probe.id}: its helper does not exit; check for a leftover bpftrace process")
-            self._drop(self._tracer)
+            self._drop(self.tracer)
         if self._raw is not None:
             self._raw.close()
             self._raw = None
@@ -253,10 +253,10 @@ class ProbeSession:
         arguments += ["--allow-slow"] if self._allow_slow else []
         arguments += ["--untracked"] if not self._tracking else []
         arguments += ["--mount-tracefs"] if self._mount else []
-        self._reader.restart()
+        self.reader.restart()
         self._first_ns = None
         self.state = ProbeState.STARTING
-        self._tracer = Tracer(tuple(arguments), self._command)
+        self.tracer = Tracer(tuple(arguments), self._command)
 
     def _read(self, tracer: Tracer) -> tuple[Frame, ...]:
         for text in tracer.errors():
@@ -273,10 +273,10 @@ class ProbeSession:
             except OSError:  # a full disk ends the raw stream, not the probe
                 self._raw.close()
                 self._raw = None
-        self._reader.offset_ns = boot_offset_ns()
-        frames = self._reader.feed(data)
+        self.reader.offset_ns = boot_offset_ns()
+        frames = self.reader.feed(data)
         if frames and self._tracking:
-            for tid in self._process_of.keys() - self._reader.groups.keys():
+            for tid in self._process_of.keys() - self.reader.groups.keys():
                 del self._process_of[tid]
         for frame in frames:
             for text in frame.quality.warnings(self.probe.id):
@@ -284,13 +284,13 @@ class ProbeSession:
             self._counted = self._counted or bool(frame.records)
             self._first_ns = self._first_ns or frame.t_ns - frame.dt_ns
             self._last_ns = frame.t_ns
-        for text in self._reader.errors:
+        for text in self.reader.errors:
             self._report(f"probes: {self.probe.id}: {text}")
-        self._reader.errors.clear()
+        self.reader.errors.clear()
         return frames
 
     def _look_ready(self) -> None:
-        reader = self._reader
+        reader = self.reader
         if reader.ready_ns is None or reader.attached is None:
             return
         if reader.attached < self._expected:
@@ -317,7 +317,7 @@ class ProbeSession:
         self._close_gap(time.monotonic_ns())
 
     def _born_meanwhile(self) -> set[int]:
-        until_ns = (self._reader.baseline_ns or time.clock_gettime_ns(time.CLOCK_BOOTTIME)) - 2 * TICK_NS
+        until_ns = (self.reader.baseline_ns or time.clock_gettime_ns(time.CLOCK_BOOTTIME)) - 2 * TICK_NS
         born = set()
         for pid in processes.descendants(self.target.postmaster, processes.parents()):
             began_ns = processes.started_ns(pid)
@@ -346,8 +346,8 @@ class ProbeSession:
         self.messages.append(visible(text))
 
     def _end_then(self, then: Callable[[], None]) -> None:
-        if self._tracer is not None:
-            self._tracer.ask_end()
+        if self.tracer is not None:
+            self.tracer.ask_end()
             self._then = then
 
     def _gap(self, reason: str, ended_ns: int | None = None) -> Gap:
@@ -360,7 +360,7 @@ class ProbeSession:
 
     def _drop(self, tracer: Tracer) -> None:
         tracer.close()
-        self._tracer = None
+        self.tracer = None
 
     def _process(self, tid: int) -> int:
         process = self._process_of.get(tid)

@@ -200,7 +200,7 @@ class Bench(BenchApp):
         self.ask_user(AskScreen(question), stop)
 
     def screen_text(self) -> str:
-        strips = self.screen._compositor.render_strips(self.size)
+        strips = self.screen._compositor.render_strips(self.size)  # noqa: SLF001
         return "\n".join(strip.text.rstrip() for strip in strips).rstrip() + "\n"
 
     def action_copy_screen(self) -> None:

@@ -57,7 +57,7 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
         process = await asyncio.shield(started)
         _running.add(process)
         assert process.stdout is not None and process.stderr is not None
-        out, err = await asyncio.gather(process.stdout.read(), _lines(process.stderr, console))
+        out, err = await asyncio.gather(process.stdout.read(), read_lines(process.stderr, console))
         code = await process.wait()
     except asyncio.CancelledError:
         await _end(await started)
@@ -95,7 +95,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             continue
 
 
-async def _lines(stream: asyncio.StreamReader, console: Callable[[str], None] | None) -> str:
+async def read_lines(stream: asyncio.StreamReader, console: Callable[[str], None] | None) -> str:
+    """Read a stream to its end, and hand each line to the console as it comes."""
     lines: list[str] = []
     while line := await stream.readline():
         lines.append(line.decode(errors="replace").rstrip("\n"))

@@ -45,7 +45,7 @@ class LateTimers(MessagePump):
 
     def set_timer(self, *args: Any, **options: Any) -> Timer:
         timer = super().set_timer(*args, **options)
-        timer._skip = False
+        timer._skip = False  # noqa: SLF001
         return timer
 
 

@@ -159,7 +159,7 @@ def derive(drv: str, change: Change) -> Derived:
     """Apply the change and put the derivation and its source into the store. Raises UserError with Nix's reason."""
     with TemporaryDirectory(dir=nix.cache_folder()) as folder:
         request, link = Path(folder) / "request.json", Path(folder) / "derivation"
-        request.write_text(json.dumps(_request(read_derivation(Path(drv)), change)))
+        request.write_text(json.dumps(arguments(read_derivation(Path(drv)), change)))
         command = ["nix-instantiate", str(EXPRESSION), "--argstr", "request", str(request), "--add-root", str(link)]
         if nix.over_hostpkgs():
             command += ["--option", "substituters", ""]
@@ -211,7 +211,8 @@ def _variants() -> _Variants:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error
 
 
-def _request(base: Derivation, change: Change) -> dict[str, Any]:
+def arguments(base: Derivation, change: Change) -> dict[str, Any]:
+    """The arguments of derivation.nix for a changed derivation."""
     env: dict[str, Any] = {name: _forced(name, value) for name, value in base.env.items() if name not in base.outputs}
     if change.name:
         env["name"] = change.name

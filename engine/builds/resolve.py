@@ -171,13 +171,14 @@ def _entry(label: Label, text: str, entries: dict[str, CatalogEntry]) -> Catalog
         raise unknown_label(label.place)
     entry = entries[label.place]
     for patch in label.patches:
-        _check_patch(label.name, patch)
+        check_patch(label.name, patch)
     if (label.patches or label.variants) and entry.provenance != "source":
         raise UserError(f"{text}: {entry.label} is prebuilt; only builds that are compiled here can be changed")
     return entry
 
 
-def _check_patch(name: str, patch: str) -> None:
+def check_patch(name: str, patch: str) -> None:
+    """Raise UserError if a build's patch file cannot be read, or holds no patch."""
     try:
         text = read_plain(user_path(patch), PATCH_MAX_BYTES, follow=True).decode(errors="replace")
     except FileNotFoundError:

@@ -83,7 +83,7 @@ def ci(
     console = PlainConsole(force_terminal=False)
     _check_writable(folder, summary)
     sides = _installs(install) if install else _revisions(base, head, repo)
-    _fitting(sides, comma_list(steps), minutes, folder)  # a mistyped step is found before anything is built
+    fitting(sides, comma_list(steps), minutes, folder)  # a mistyped step is found before anything is built
     lacking = _lacking()
     if lacking:
         echo(lacking, err=True)
@@ -91,7 +91,7 @@ def ci(
     left_s = until_s - time.monotonic() - REPORT_S
     run, left_out = _measure(sides, comma_list(steps), left_s / 60, folder, console)
     notes = tuple(filter(None, (lacking, left_out)))
-    sys.exit(_conclude(run, sides, folder, summary, gate, notes))
+    sys.exit(conclude(run, sides, folder, summary, gate, notes))
 
 
 def _check_writable(folder: Path, summary: Path) -> None:
@@ -170,7 +170,7 @@ def _measure(
     """The run, and a line on steps that were left out."""
     from engine.plan import planfile
 
-    entries, left_out = _fitting(sides, steps, minutes, folder)
+    entries, left_out = fitting(sides, steps, minutes, folder)
     if left_out:
         echo(left_out, err=True)
     prospect = start.prepare_shown(planfile.request(entries), folder, console)
@@ -180,9 +180,7 @@ def _measure(
     return folder / prospect.manifest.run, left_out
 
 
-def _fitting(
-    sides: tuple[CiSide, CiSide], steps: list[str], minutes: float, folder: Path
-) -> tuple[dict[str, Any], str]:
+def fitting(sides: tuple[CiSide, CiSide], steps: list[str], minutes: float, folder: Path) -> tuple[dict[str, Any], str]:
     """The plan that fits into memory, disk and time, and a line on the parts that it leaves out.
 
     Raises UserError if not even the smallest fits.
@@ -242,9 +240,10 @@ def _sizes(steps: list[str]) -> Iterator[tuple[int, list[str]]]:
         yield rows, steps[:count]
 
 
-def _conclude(
+def conclude(
     run: Path, sides: tuple[CiSide, CiSide], folder: Path, summary: Path, gate: bool, notes: tuple[str, ...] = ()
 ) -> int:
+    """Write the job's files and print the result; return the exit code. Raises UserError if no cell has finished."""
     from engine.analysis.answer.compare import compare
     from engine.journal.manifest import read_manifest
     from engine.report import document, render

@@ -190,7 +190,7 @@ def stop(run: Path, console: PlainConsole) -> None:
         _signal(run, engine, signal.SIGTERM)
         _signal(run, engine, signal.SIGCONT)  # it may have been stopped
         patience_s = END_S - 2 * ANSWER_S
-    _await_end(run, engine, lambda: not is_locked(run), console, patience_s)
+    await_end(run, engine, lambda: not is_locked(run), console, patience_s)
     console.say(f"stopped; to continue: bench resume {reference(run)}")
 
 
@@ -257,12 +257,12 @@ def _spawn(
         console.say("stopping: the running cell is discarded, finished cells are kept")
         if process is not None:
             process.send_signal(signal.SIGINT)
-            _await_end(run, process.pid, lambda: process.poll() is not None, console)
+            await_end(run, process.pid, lambda: process.poll() is not None, console)
         code = STOPPED  # also if it was stopped before it could report that itself
-    return _conclude(run, code, console)
+    return conclude(run, code, console)
 
 
-def _await_end(
+def await_end(
     run: Path, engine: int | None, ended: Callable[[], bool], console: PlainConsole, patience_s: float = KILL_AFTER_S
 ) -> None:
     """Wait until the engine has ended after a stop. One that leaves its servers running is killed, and they with it."""
@@ -338,7 +338,8 @@ def _taken(run: Path) -> UserError:
     return UserError(f"{run}: an engine is running it now; watch it with `bench watch {reference(run)}`")
 
 
-def _conclude(run: Path, code: int, console: PlainConsole) -> int:
+def conclude(run: Path, code: int, console: PlainConsole) -> int:
+    """Print the comparison of a run whose engine has ended; return its exit code. Raises UserError if it broke."""
     from engine.analysis.answer.compare import compare
     from engine.analysis.causes import probe_cost
     from engine.report import render  # here, because these load the statistics

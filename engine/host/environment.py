@@ -38,6 +38,7 @@ from engine.host.procfs import difference
 
 CPU = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = "/proc/self/cgroup"
 VM = Path("/proc/sys/vm")
 PROBE_BURSTS = 8
 PROBE_ROUNDS = 50  # per burst, time permitting: under emulation they take fifty times as long
@@ -200,7 +201,7 @@ def _memory() -> EnvironmentRecord:
     huge = _field(info, "HugePages_Total")
     return {
         "total_bytes": _kib(info, "MemTotal"),
-        "limit_bytes": _group_limit_bytes(),
+        "limit_bytes": group_limit_bytes(),
         "swap_bytes": total,
         "swap_used_bytes": total - free if total is not None and free is not None else None,
         "huge_pages": int(huge) if huge else None,
@@ -215,10 +216,10 @@ def _memory() -> EnvironmentRecord:
     }  # fmt: skip
 
 
-def _group_limit_bytes() -> int | None:
+def group_limit_bytes() -> int | None:
     """The lowest memory limit from the root to this process's control group (version 2 and 1)."""
     limits: list[int] = []
-    for line in (_text("/proc/self/cgroup") or "").splitlines():
+    for line in (_text(OWN_GROUPS) or "").splitlines():
         number, controllers, group = line.split(":", 2)
         if number == "0":
             root, name = GROUPS, "memory.max"

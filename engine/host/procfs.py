@@ -282,10 +282,10 @@ def children(pid: int) -> list[int]:
                 pids += map(int, (thread / "children").read_bytes().split())
     except OSError:
         return []
-    return pids or (_scan_children(pid) if not CHILDREN_FILES else [])
+    return pids or (scan_children(pid) if not CHILDREN_FILES else [])
 
 
-def _scan_children(pid: int) -> list[int]:
+def scan_children(pid: int) -> list[int]:
     """The slow way, for kernels built without the `children` files."""
     pids = []
     for folder in Path("/proc").iterdir():

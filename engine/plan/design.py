@@ -237,7 +237,7 @@ def _look_up(request: Request, machine: Machine) -> Design:
     except (UnknownName, ValueError) as error:
         raise planfile.refused(error) from None
     steps = load.steps
-    _check_open_files(max((step.connections for step in steps), default=0), request.subjects if sliced else 1)
+    check_open_files(max((step.connections for step in steps), default=0), request.subjects if sliced else 1)
     if request.external:
         external_servers.check_plan(load.plan)
     if sliced:
@@ -263,7 +263,7 @@ def _look_up(request: Request, machine: Machine) -> Design:
     return Design(load, steps, probes, with_connections)
 
 
-def _check_open_files(connections: int, servers: int) -> None:
+def check_open_files(connections: int, servers: int) -> None:
     """Raise UserError if the engine may not open what it needs; the soft limit it raises on its own."""
     needed = OPEN_FILES + servers * (OPEN_FILES_OF_SERVER + OPEN_FILES_OF_CONNECTION * connections)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

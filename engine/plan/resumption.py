@@ -47,7 +47,7 @@ def check(run: Path, manifest: Manifest, progress: Callable[[str], None]) -> dic
         texts = {name_of(text): text for text in request.builds}
         for build in manifest.builds:
             _check_build(build, texts.get(build.label, build.label), run.parent, progress)
-        _check_configs(manifest, request)
+        check_configs(manifest, request)
     _check_programs(manifest, run.parent, progress)
     for feature, part in with_parts(manifest.parts):
         feature.check_resumed(part, manifest, run, progress)
@@ -109,8 +109,11 @@ def _check_build(build: Build, text: str, out: Path, progress: Callable[[str], N
             )
 
 
-def _check_configs(manifest: Manifest, request: Request) -> None:
-    """Pass over files that can no longer be read: their settings are recorded."""
+def check_configs(manifest: Manifest, request: Request) -> None:
+    """Raise UserError if a setting of the run is not taken any more, or the file of a config has changed since.
+
+    Files that can no longer be read are passed over: their settings are recorded.
+    """
     for config in manifest.configs.values():
         for name, value in config.settings:
             if why := setting_kinds.refusal(name, value):

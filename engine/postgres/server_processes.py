@@ -110,7 +110,7 @@ class ServerProcesses(HeldFiles):
         if CHILDREN_FILES:
             self._children_fd = self._hold(f"/proc/{postmaster_pid}/task/{postmaster_pid}/children")
         self._listed: tuple[bytes, list[int]] = (b"", [])  # as read last
-        self._readers: dict[int, TaskReader] = {}
+        self.readers: dict[int, TaskReader] = {}
         self._kinds: dict[int, str] = {}
         self._last: dict[int, Task] = {}
         self._dead: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -133,15 +133,15 @@ class ServerProcesses(HeldFiles):
                 break
         if stat is None or postmaster is None or postmaster.state in "ZX":
             return None
-        for pid in self._readers.keys() - living.keys():
+        for pid in self.readers.keys() - living.keys():
             self._bury(pid)
         self._last = living
         return self._sum(postmaster, stat.reaped_cpu_ns)
 
     def close(self) -> None:
-        for reader in (self._postmaster, *self._readers.values()):
+        for reader in (self._postmaster, *self.readers.values()):
             reader.close()
-        self._readers.clear()
+        self.readers.clear()
         super().close()
 
     def _children(self) -> list[int]:
@@ -163,14 +163,14 @@ class ServerProcesses(HeldFiles):
 
     def _read(self, pid: int, *, time_only: bool) -> Task | None:
         """A living child, opened if new or if its pid was reused."""
-        reader = self._readers.get(pid)
+        reader = self.readers.get(pid)
         if reader is not None:
             task = reader.read_time() if time_only else reader.read()
             if task is not None:
                 return task
             self._bury(pid)
         try:
-            self._readers[pid] = reader = TaskReader(pid)
+            self.readers[pid] = reader = TaskReader(pid)
         except OSError:
             return None
         return reader.read()
@@ -184,7 +184,7 @@ class ServerProcesses(HeldFiles):
         return kind
 
     def _bury(self, pid: int) -> None:
-        reader, last, kind = self._readers.pop(pid, None), self._last.pop(pid, None), self._kinds.pop(pid, STARTING)
+        reader, last, kind = self.readers.pop(pid, None), self._last.pop(pid, None), self._kinds.pop(pid, STARTING)
         if reader is not None:
             reader.close()
         if last is not None:

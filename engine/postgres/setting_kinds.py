@@ -20,7 +20,7 @@ _UNKNOWN, _NOT_PRELOADED = "unknown to this version", "of extensions that are no
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class SettingKinds:
     reasons: Mapping[str, str]  # of the settings that are left out
     reaching: str
     taken: frozenset[str]
@@ -28,16 +28,19 @@ class _Table:
 
 
 @functools.cache
-def _table() -> _Table:
+def read_kinds() -> SettingKinds:
+    """Read the table of settings, once in a process."""
     data = tomllib.loads(resources.files("engine.postgres").joinpath("setting_kinds.toml").read_text("utf-8"))
     kinds = data["left_out"]
     reasons = {name: kind["reason"] for kind in kinds.values() for name in kind["names"].split()}
-    return _Table(reasons, kinds["programs"]["reason"], frozenset(data["taken"]["names"].split()), data["preloaded"])
+    return SettingKinds(
+        reasons, kinds["programs"]["reason"], frozenset(data["taken"]["names"].split()), data["preloaded"]
+    )
 
 
 def refusal(name: str, value: str) -> str:
     """The reason why a setting is not taken from a config, as words that follow `settings`; empty if it is."""
-    table = _table()
+    table = read_kinds()
     if name in PRELOADS and not all(map(_OWN_LIBRARY.fullmatch, comma_list(value))):
         return table.reaching
     return table.reasons.get(name) or (table.reaching if name not in table.taken and _REACHING.fullmatch(name) else "")
@@ -51,7 +54,7 @@ def without_library(values: Mapping[str, str]) -> tuple[str, ...]:
 
 def library_of(name: str) -> str:
     """The library that must be preloaded for a setting; empty if none must."""
-    return _table().preloaded.get(name.partition(".")[0], "") if "." in name else ""
+    return read_kinds().preloaded.get(name.partition(".")[0], "") if "." in name else ""
 
 
 def is_unknown(name: str) -> bool:
@@ -61,6 +64,6 @@ def is_unknown(name: str) -> bool:
 
 def why_dropped(name: str) -> str:
     """The reason why a config that was applied to a server lacks a setting, as words that follow `settings`."""
-    if why := _table().reaching if name in PRELOADS else refusal(name, ""):
+    if why := read_kinds().reaching if name in PRELOADS else refusal(name, ""):
         return why
     return _NOT_PRELOADED if "." in name else _UNKNOWN

@@ -74,7 +74,7 @@ class Relay:
             answer, trip = self.channel.timed(question)
             self._trips.append(trip)
             self.offset = clock_offset.best(self._trips)
-            self._take(answer)
+            self.take(answer)
             if "ended" in answer:
                 return self._conclude(answer["ended"])
 
@@ -110,7 +110,7 @@ class Relay:
         self._full_ns += SECOND_NS * (1 + max(0, -left_ns) // SECOND_NS)
         return True, 0
 
-    def _take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: dict[str, Any]) -> None:
         """Write an answer to the page: states last, because a reader that sees an end takes the counts as final."""
         page, words, most = self.page, self.page.words, CONTROL_WORDS + self.page.roles * SLOT_WORDS
         try:

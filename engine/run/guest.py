@@ -117,14 +117,14 @@ class GuestAttempt:
             return
         if programs.erofs is None:
             raise UserError(f"the run's guests have their programs in images: {store_image.unavailable(None)}")
-        with store_image.image(self._needed(), programs.erofs).open("rb") as file:
+        with store_image.image(self.needed(), programs.erofs).open("rb") as file:
             yield file.fileno()
 
     def _run(self, programs: tools.Tools, image: int | None, store: int | None) -> str:
         machine = self._machine
         job = Job(
             command=self._script(),
-            binds=_binds(self._needed()),
+            binds=_binds(self.needed()),
             files={"job.json": self._job()},
             disk=f"tmpfs:{machine.disk_mb}m" if image is None else "image",
             image=image,
@@ -281,7 +281,8 @@ class GuestAttempt:
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
         return f"#!/bin/sh\n{exports}cd /\nexec {shlex.quote(sys.executable)} -m engine.run.guest_cell /run/pgbed\n"
 
-    def _needed(self) -> Iterable[Path]:
+    def needed(self) -> Iterable[Path]:
+        """The paths of programs and modules that the cell needs in the guest, of the store or not."""
         yield from (Path(sys.prefix), Path(sys.base_prefix), _application())
         for name in ("PGBED_PROBE_HELPER", "PGBED_SERVER_PATH", "PGBED_STACK_TOOL"):
             if os.environ.get(name, "").startswith("/"):

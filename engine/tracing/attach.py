@@ -73,8 +73,8 @@ class Probing(Closing):
             self.build.major,
             launchers=(os.getpid(),),
         )
-        self._open: dict[str, _Open] = {}
-        self._ending: list[_Open] = []
+        self.running: dict[str, _Open] = {}
+        self.ending: list[_Open] = []
         self._step: ProbedStep | None = None
         self._message_counts: Counter[str] = Counter()
         self._polled_s = 0.0
@@ -100,12 +100,12 @@ class Probing(Closing):
 
     def close(self) -> None:
         """End all probes; takes a fraction of a second, some seconds if bpftrace hangs."""
-        everything = [*self._open.values(), *self._ending]
+        everything = [*self.running.values(), *self.ending]
         for one in everything:
             one.session.ask_stop()  # all at once, so that they end in parallel
         for one in everything:
             one.session.stop()
-        self._open, self._ending = {}, []
+        self.running, self.ending = {}, []
         for one in everything:
             self._record_words(one)
 
@@ -118,7 +118,7 @@ class Probing(Closing):
         self.poll()
         self._step = ProbedStep(step, started_ns, roles, tuple(clients), busy)
         self._arm()
-        for one in self._open.values():
+        for one in self.running.values():
             self._look_active(one)
         self._retarget()
 
@@ -149,11 +149,11 @@ class Probing(Closing):
         step.ended_ns = ended_ns
         until_s = time.monotonic() + LAST_FRAME_S
         while time.monotonic() < until_s and any(
-            one.session.state is ProbeState.RUNNING and one.frame_ns < ended_ns for one in self._open.values()
+            one.session.state is ProbeState.RUNNING and one.frame_ns < ended_ns for one in self.running.values()
         ):
             self.poll()
             time.sleep(0.02)
-        for probe, one in list(self._open.items()):
+        for probe, one in list(self.running.items()):
             if one.choice.mode:
                 self._end(probe)
         step.conclude()
@@ -179,7 +179,7 @@ class Probing(Closing):
     def poll(self) -> None:
         """Record frames and messages that have arrived."""
         self._polled_s = time.monotonic()
-        for one in [*self._open.values(), *self._ending]:
+        for one in [*self.running.values(), *self.ending]:
             frames = one.session.poll()
             self._look_active(one)
             for frame in frames:
@@ -187,17 +187,17 @@ class Probing(Closing):
                 for row in self._step.add(frame, one.choice.mode, self._space) if self._step else ():
                     self.journal.add_probe_frame(row)
             self._record_words(one)
-        for probe in [probe for probe, one in self._open.items() if one.session.state is ProbeState.FAILED]:
-            self._ending.append(self._open.pop(probe))  # can be switched on again
+        for probe in [probe for probe, one in self.running.items() if one.session.state is ProbeState.FAILED]:
+            self.ending.append(self.running.pop(probe))  # can be switched on again
             if self._step is not None:
                 self._step.decided.add(probe)  # but is not restarted automatically
-        for one in [one for one in self._ending if one.session.over]:
+        for one in [one for one in self.ending if one.session.over]:
             one.session.stop()  # returns at once
-            self._ending.remove(one)
+            self.ending.remove(one)
 
     def idle(self) -> None:
         """Called between steps, so that bpftrace never waits for a reader."""
-        if self._step is None and self._open and time.monotonic() - self._polled_s > IDLE_S:
+        if self._step is None and self.running and time.monotonic() - self._polled_s > IDLE_S:
             self.poll()
 
     def switch(self, name: str, on: bool) -> str:
@@ -211,12 +211,12 @@ class Probing(Closing):
             return f"{choice.probe} must be there when the server starts: name it in --probes of bench run"
         if not on:
             was = self._choices.pop(choice.probe, None)
-            if choice.probe in self._open:
+            if choice.probe in self.running:
                 self._end(choice.probe)
             elif was is None:
                 return f"{choice.probe} is not on"
             return ""
-        if choice.probe in self._open:
+        if choice.probe in self.running:
             return f"{choice.probe} is on already"
         reason = selection.lacks((choice.probe,), _facts()).get(choice.probe, "")
         if reason:  # as of the start of the run: it may have been remedied
@@ -250,18 +250,18 @@ class Probing(Closing):
             reason = str(error) if isinstance(error, (ProbeError, OSError)) else f"{type(error).__name__}: {error}"
             self._say(choice.probe, reason)
             return reason
-        self._open[choice.probe] = _Open(choice, session)
+        self.running[choice.probe] = _Open(choice, session)
         return ""
 
     def _end(self, probe: str) -> None:
-        one = self._open.pop(probe)
+        one = self.running.pop(probe)
         one.session.ask_stop()
-        self._ending.append(one)
+        self.ending.append(one)
 
     def _await_baselines(self) -> None:
         """Wait for each probe's first reading, from which it counts."""
         until_s = time.monotonic() + START_TIMEOUT_S
-        for one in self._open.values():
+        for one in self.running.values():
             while one.session.state in (ProbeState.STARTING, ProbeState.RUNNING) and time.monotonic() < until_s:
                 if one.session.wait_baseline(0.05):
                     break
@@ -271,7 +271,7 @@ class Probing(Closing):
     def _retarget(self) -> None:
         """Set the clients to follow if bpftrace must be restarted."""
         clients = self._step.clients if self._step else ()
-        for one in self._open.values():
+        for one in self.running.values():
             one.session.target = replace(one.session.target, clients=clients)
 
     def _of_mode(self, mode: str) -> list[Choice]:
@@ -283,14 +283,14 @@ class Probing(Closing):
             self._step.active |= dict.fromkeys(choice.name for choice in self._of_mode("stalls"))
 
     def _follow(self, choice: Choice, due: bool, step: ProbedStep) -> None:
-        if due and choice.probe not in self._open:
+        if due and choice.probe not in self.running:
             if choice.mode == "stalls" and choice.probe not in step.decided:
                 self._ration(choice, step)
             if choice.probe not in step.decided:
                 step.decided.add(choice.probe)  # do not retry an unavailable probe each second
                 if not self._start(choice):
                     step.decided.discard(choice.probe)
-        elif not due and choice.probe in self._open:
+        elif not due and choice.probe in self.running:
             self._end(choice.probe)
 
     def _ration(self, choice: Choice, step: ProbedStep) -> None:

@@ -17,7 +17,7 @@ class BaseCurve:
     """Curve of one base cell for a kind of role; `past` grows with the series that it lies behind."""
 
     def __init__(self, base: StepSeries, series: StepSeries, kind: str) -> None:
-        self._base = base
+        self.base = base
         self._series = series
         self._kind = kind
         self.past = Series()
@@ -27,11 +27,11 @@ class BaseCurve:
     def catch_up(self) -> None:
         """Add to `past` the base's rate at the same work for each new tick of the series."""
         rate = self._series.rates.get(self._kind)
-        if rate is None or self._base.active.get(self._kind) is None:
+        if rate is None or self.base.active.get(self._kind) is None:
             return
         for place in range(self._taken, len(rate.until)):
             until = rate.until[place]
-            base_s = base_place(self._base, self._series, until)
+            base_s = base_place(self.base, self._series, until)
             if base_s is None:
                 break  # the base never got that far
             value = self._between(self._at_s, base_s)
@@ -43,8 +43,8 @@ class BaseCurve:
     def ahead(self, at_ns: int) -> Series:
         """The base's curve after this point, at the pace of the series so far."""
         curve = Series()
-        base_s, worked_s = base_place(self._base, self._series, at_ns), self._series.worked_s(at_ns)
-        active = self._base.active.get(self._kind)
+        base_s, worked_s = base_place(self.base, self._series, at_ns), self._series.worked_s(at_ns)
+        active = self.base.active.get(self._kind)
         if not base_s or not worked_s or active is None:
             return curve
         slower = worked_s / base_s
@@ -55,9 +55,9 @@ class BaseCurve:
 
     def _between(self, from_s: float, until_s: float) -> float | None:
         """The base's rate over a part of its active time; at a single point, its rate there."""
-        active = self._base.active[self._kind]
+        active = self.base.active[self._kind]
         if until_s - from_s > 1e-6:
-            done = [self._base.done_after(self._kind, at_s) if at_s else 0.0 for at_s in (from_s, until_s)]
+            done = [self.base.done_after(self._kind, at_s) if at_s else 0.0 for at_s in (from_s, until_s)]
             if None not in done:
                 assert done[0] is not None and done[1] is not None
                 return (done[1] - done[0]) / (until_s - from_s)

@@ -192,7 +192,7 @@ class StepSeries:
     def _take_short(self) -> None:
         if self._short:
             self._last, self._short = self._short, []
-            self._take(self._last)
+            self.take(self._last)
 
     def _join(self) -> None:
         """Merge the newest tick and the sliver after it."""
@@ -203,9 +203,10 @@ class StepSeries:
         together = [_added(before[role], now[role]) for role in before.keys() & now.keys()]
         alone = [(before | now)[role]._replace(t_ns=self._short[0].t_ns) for role in before.keys() ^ now.keys()]
         self._joined = True
-        self._take(together + alone, _length(self._short))
+        self.take(together + alone, _length(self._short))
 
-    def _take(self, tick: list[ChartSecond], worked_ns: int | None = None) -> None:
+    def take(self, tick: list[ChartSecond], worked_ns: int | None = None) -> None:
+        """Add the counts of all roles of one tick; `worked_ns` is its active time if that is not its length."""
         until, length = tick[0].t_ns, _length(tick)
         self._ends.append(until)
         self._worked_ns.append((length if worked_ns is None else worked_ns) + self._worked_ns[-1])

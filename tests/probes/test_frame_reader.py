@@ -197,9 +197,9 @@ def test_who_is_no_longer_printed_is_forgotten() -> None:
     text = ready() + burst(101, {"@group": {"5": 1, "6": 1}})
     text += burst(102, {"@group": {"5": 1, "6": 1}, "@n": {"5": 2, "6": 3}}, {"@plan_us": {"5": low, "6": low}})
     reader.feed(text.encode())
-    assert len(reader._last) == 4
+    assert len(reader.last) == 4
     (frame,) = reader.feed(burst(103, {"@group": {"5": 1}, "@n": {"5": 2}}, {"@plan_us": {"5": low}}).encode())
-    assert len(reader._last) == 3 and reader.groups == frame.groups == {5: 1}  # with its buckets
+    assert len(reader.last) == 3 and reader.groups == frame.groups == {5: 1}  # with its buckets
     # The pid comes again: it begins with nothing.
     (frame,) = reader.feed(burst(104, {"@group": {"5": 1, "6": 1}, "@n": {"5": 2, "6": 1}}).encode())
     assert frame.records == {6: {"n": 1}} and frame.quality.new_series == ()

@@ -169,7 +169,7 @@ from probes.session import ProbeSession, Target
 running = ProbeSession(Target(int(sys.argv[1]), Path(sys.argv[2]), 16), sys.argv[3], command=tuple(sys.argv[4:]))
 running.start()
 assert running.wait_baseline(), running.messages
-print(running._tracer.process.pid, flush=True)
+print(running.tracer.process.pid, flush=True)
 time.sleep(60)
 """
 

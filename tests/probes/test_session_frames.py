@@ -191,7 +191,7 @@ def test_no_short_process_is_missed_and_old_ones_are_forgotten(
                 forker.work()
                 until_ns = time.monotonic_ns() + 2_500_000_000
                 received += frames_until(running, lambda seen: bool(seen) and seen[-1].t_ns > until_ns)  # noqa: B023
-                kept.append(len(running._reader._last))
+                kept.append(len(running.reader.last))
                 keys.append(received[-1].quality.map_keys_pct)
             # A loaded machine may miss a second; nothing is lost by it.
             assert not [text for text in running.messages if "s missed" not in text] and not running.restarts

@@ -30,7 +30,7 @@ async def run(*arguments: str, console: Callable[[str], None] | None = None) -> 
             )
             readers.append(reader)
             transports.append(transport)
-        out, err = await asyncio.gather(readers[0].read(), bench._lines(readers[1], console))
+        out, err = await asyncio.gather(readers[0].read(), bench.read_lines(readers[1], console))
     except BaseException:
         process.kill()
         raise

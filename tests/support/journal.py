@@ -299,7 +299,7 @@ class Growing:
         self.seconds += 1
         self.hand.at_ns = self.start_ns + self.seconds * SECOND_NS
         for role, rows in (("insert", insert), ("delete", delete)):
-            self._add_second(self.roles[role], SECOND_NS, rows // 50, rows, 400, max(1, rows // 50), **values)
+            self.add_second(self.roles[role], SECOND_NS, rows // 50, rows, 400, max(1, rows // 50), **values)
         self.journal.commit()
 
     def block(self, *ops: float, slow_ns: int = 0) -> None:
@@ -318,10 +318,10 @@ class Growing:
         if self.blocks % 5 == 0:  # a tick of every cell, each of which worked for its part of the last second
             for side, done in enumerate(ops):
                 count = round(done) * 10
-                self._add_second(self.sides[side].roles["query"], 10 * SLICE_NS, count, 0, 120, max(1, count))
+                self.add_second(self.sides[side].roles["query"], 10 * SLICE_NS, count, 0, 120, max(1, count))
         self.journal.commit()
 
-    def _add_second(
+    def add_second(
         self, row: int, dt_ns: int, statements: int, rows: int, service_us: int, served: int, **values: Any
     ) -> None:
         service = histogram.pack({histogram.index(service_us): served})

@@ -115,7 +115,7 @@ def gone(pids: set[int]) -> bool:
 
 def bpftrace_of(running: ProbeSession) -> tuple[int, int]:
     """The pids of the helper and of the bpftrace that it started."""
-    assert running._tracer is not None
-    helper_pid = running._tracer.process.pid
+    assert running.tracer is not None
+    helper_pid = running.tracer.process.pid
     (child,) = processes.descendants(helper_pid, processes.parents()) - {helper_pid}
     return helper_pid, child

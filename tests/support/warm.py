@@ -331,7 +331,7 @@ def main() -> None:
 
 
 def end(code: int) -> NoReturn:
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -103,7 +103,8 @@ def _flags(row: StepSummary, _: int) -> Span:
     return (" ".join(text.partition(":")[0] for text, _ in row.flags), row.flags[0][1] if row.flags else "")
 
 
-def _rate(row: StepSummary) -> str:
+def rate(row: StepSummary) -> str:
+    """The step's rate, or the time of one operation where that is what it measures."""
     return short(row.rate_per_s) if row.time_s is None else duration(row.time_s)
 
 
@@ -114,7 +115,7 @@ _CELLS: tuple[HistoryColumn, ...] = (
     HistoryColumn("kernel", 8, lambda row, _: (row.kernel or "-", ""), least=NARROW),
     HistoryColumn("step", 6, lambda row, _: (row.step or "-", "")),
     HistoryColumn("rep", 3, lambda row, _: (str(row.repeat), ""), right=True),
-    HistoryColumn("rate/s", 6, lambda row, _: (_rate(row), "rate"), right=True),
+    HistoryColumn("rate/s", 6, lambda row, _: (rate(row), "rate"), right=True),
     HistoryColumn("took", 6, lambda row, _: (_took(row), ""), least=110, right=True),
     HistoryColumn("stalls", 9, lambda row, _: stalled(row.stalls, row.stalled_s)),
     HistoryColumn("flags", 15, _flags, least=NARROW),

@@ -115,7 +115,7 @@ def call(
                 os.killpg(process.pid, signal.SIGKILL)  # its children are in its group
                 process.wait()
         if code:
-            raise HyperfineFailed(f"{name or command[0]}: {_last(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
+            raise HyperfineFailed(f"{name or command[0]}: {last_words(os.pread(words, WORDS_MAX_BYTES, 0), code)}")
     finally:
         os.close(words)
 
@@ -141,7 +141,7 @@ def parse(text: bytes) -> Measured:
     return Measured(wall_s, user_s, system_s, memory_bytes, record)
 
 
-def _last(words: bytes, code: int) -> str:
+def last_words(words: bytes, code: int) -> str:
     """The last line of a failed program; hyperfine's own only if the program printed nothing."""
     lines = [line.strip() for line in words.decode(errors="replace").splitlines() if line.strip()]
     messages = [line for line in lines if not OWN_WORDS.match(line)]

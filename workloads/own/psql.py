@@ -56,7 +56,7 @@ def restore(psql: str, path: Path, dsn: str, sorting: Sorting, knows: Callable[[
         finally:
             process.kill()
             process.wait()
-        return _failure(reported, process.returncode, text, path)
+        return failure(reported, process.returncode, text, path)
 
 
 def parts(text: Source, sorting: Sorting, knows: Callable[[str], bool]) -> Iterator[bytes]:
@@ -121,7 +121,8 @@ def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check
                     process.stdin.close()
 
 
-def _failure(reported: str, code: int, text: Source, path: Path) -> str:
+def failure(reported: str, code: int, text: Source, path: Path) -> str:
+    """The first error that psql reported, and its line in the script; empty if there was none."""
     if code == 0:  # with warnings or without
         return ""
     match = ERROR.search(reported)

@@ -116,25 +116,25 @@ class PgbenchStep:
             while True:
                 self._check()
                 if len(self._of_clients(watching, setting_up)) >= self.clients:
-                    self._halt()
+                    self.halt()
                     time.sleep(CONNECTED_EVERY_S)
                     backends = self._of_clients(watching, setting_up)
                     if len(backends) == self.clients:
                         return backends
-                    self._go_on()
+                    self.go_on()
                 time.sleep(CONNECTED_EVERY_S)
 
     def _check_soon(self) -> None:
         self._check()
         time.sleep(CONNECTED_EVERY_S)
 
-    def _halt(self) -> None:
+    def halt(self) -> None:
         """Stop pgbench, except under --rate."""
         if self.spec.options.rate is None:
             self.pgbench.send(signal.SIGSTOP)
             self.halted_ns = clock()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Continue it, even if it was stopped before it began, such as for new connections: no time of its own."""
         self.pgbench.send(signal.SIGCONT)
         if self.halted_ns:
@@ -169,7 +169,7 @@ class PgbenchStep:
             self.connected_ns = self.halted_ns
             self.stopped_ns, self.halted_ns = self.stopped_ns + self.start_ns - self.halted_ns, 0
         else:
-            self._go_on()
+            self.go_on()
 
     def _work(self) -> None:
         """Read the log until the time is over, or pgbench has done its transactions."""
@@ -180,7 +180,7 @@ class PgbenchStep:
                 break
             if not (stood_still and stands_still):  # nothing arrives during another server's turn
                 self._read()
-                self._thin(clock() - self.start_ns)
+                self.thin(clock() - self.start_ns)
                 self._project(clock(), at_once=stands_still)
             stood_still = stands_still
             check_stop(self.page)
@@ -204,7 +204,7 @@ class PgbenchStep:
             self.page.set_word(slot, Word.ENDED_NS, ended_ns)
         self._set_states(State.DONE)
 
-    def _thin(self, since_ns: int) -> None:
+    def thin(self, since_ns: int) -> None:
         """Check once whether the step is so much faster than the warm-up that its log has too many lines."""
         if self.thinnable and since_ns >= DENSITY_AFTER_NS:
             self.thinnable = False
@@ -240,7 +240,7 @@ class PgbenchStep:
         halted_ns, continued_ns = self.halted_ns, clock()
         if self.timed:
             self.pgbench.send(signal.SIGALRM)
-            self._go_on()
+            self.go_on()
             deadline = time.monotonic() + END_TIMEOUT_S
             while not self.pgbench.has_ended(OFTEN_MS) and time.monotonic() < deadline:
                 self._read()
@@ -280,7 +280,7 @@ class PgbenchStep:
             slices.look()
         for thread, texts in enumerate(threads):
             line = None
-            for text in self._needed(texts):
+            for text in self.needed(texts):
                 if (transaction := parse(text, lag=lag, retries=retries)) is not None:
                     line = transaction
                     self.counting.take(line)
@@ -289,7 +289,8 @@ class PgbenchStep:
         if slices is not None:
             slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
 
-    def _needed(self, lines: list[bytes]) -> list[bytes]:
+    def needed(self, lines: list[bytes]) -> list[bytes]:
+        """The lines that a thinned log keeps: each of the last, counted over calls."""
         if self.taken_every == 1:
             return lines
         first = self.taken_every - 1 - self.left_out

@@ -49,7 +49,7 @@ class PgbenchProcess:
     _rests: dict[int, bytes] = field(default_factory=dict)
 
     def __enter__(self) -> PgbenchProcess:
-        self._out, self._errors = (os.memfd_create(name) for name in ("output", "errors"))
+        self.output_fd, self.errors_fd = (os.memfd_create(name) for name in ("output", "errors"))
         for _ in range(self.threads):
             if self.by_line:
                 ours, theirs = os.openpty()
@@ -77,7 +77,7 @@ class PgbenchProcess:
             self.send(signal.SIGKILL)
             self.reap()
         os.close(self._ended)
-        for fd in {self._out, self._errors, *(fd for pair in self._logs for fd in pair)}:
+        for fd in {self.output_fd, self.errors_fd, *(fd for pair in self._logs for fd in pair)}:
             os.close(fd)
 
     def _become(self, parent: int) -> None:
@@ -91,8 +91,8 @@ class PgbenchProcess:
             os.symlink(place, self.folder / name)  # noqa: PTH211 (before exec: as little as can be)
         with open(os.devnull) as nothing:  # noqa: PTH123
             os.dup2(nothing.fileno(), 0)
-        os.dup2(self._out, 1)
-        os.dup2(self._errors, 2)
+        os.dup2(self.output_fd, 1)
+        os.dup2(self.errors_fd, 2)
         if self.waiting:
             os.kill(os.getpid(), signal.SIGSTOP)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
@@ -108,7 +108,7 @@ class PgbenchProcess:
         if self.code is None:
             if self._poller.poll(timeout_ms):
                 self.reap()
-            for printed in (self._out, self._errors):
+            for printed in (self.output_fd, self.errors_fd):
                 _bound(printed)
         return self.code is not None
 
@@ -152,11 +152,11 @@ class PgbenchProcess:
 
     @property
     def output(self) -> str:
-        return _text(self._out)
+        return _text(self.output_fd)
 
     @property
     def errors(self) -> str:
-        return _text(self._errors)
+        return _text(self.errors_fd)
 
     def reason(self, scripts: Sequence[Script]) -> str:
         if self.code is not None and self.code < 0:

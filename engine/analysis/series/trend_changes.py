@@ -66,7 +66,7 @@ def _within(row: Rows, offset: int, points: int) -> Iterator[tuple[int, float]]:
         (strength,), (first,), (end,) = _strongest(row[None, :], shape)
         if strength < WEAK:
             continue
-        p = _p(strength, min(len(row), LONGEST), shape) / share * points / len(row)
+        p = p_value(strength, min(len(row), LONGEST), shape) / share * points / len(row)
         if p <= LEVEL:
             edges = [edge for edge in (int(first), int(end)) if edge]
             yield from ((offset + edge, p) for edge in edges)
@@ -75,7 +75,8 @@ def _within(row: Rows, offset: int, points: int) -> Iterator[tuple[int, float]]:
             return
 
 
-def _p(strength: float, count: int, shape: str) -> float:
+def p_value(strength: float, count: int, shape: str) -> float:
+    """The probability that as many points without a change show one so strong."""
     without = _without(count, shape)
     return float(len(without) - np.searchsorted(without, strength * (1 - 1e-9)) + 1) / (len(without) + 1)
 

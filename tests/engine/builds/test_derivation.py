@@ -22,7 +22,7 @@ def test_a_derivation_without_a_change_is_the_same() -> None:
 def test_flags_for_this_machine_only_reach_the_compiler() -> None:
     known = derivation.read_derivation(Path(next(entry for entry in catalog() if entry.label == "13.16").drv))
     plain, native = (
-        derivation._request(known, derivation.Change(cflags=(flag,)))["env"] for flag in ("-O3", "-march=native")
+        derivation.arguments(known, derivation.Change(cflags=(flag,)))["env"] for flag in ("-O3", "-march=native")
     )
     assert {name: native[name] for name in native.keys() - plain.keys()}["NIX_ENFORCE_NO_NATIVE"] == "0"
     assert (native["preferLocalBuild"], native["allowSubstitutes"]) == (True, False)

@@ -132,7 +132,7 @@ def test_an_extension_of_a_native_server_is_compiled_native(tmp_path: Path, monk
         server = derivation.known(str(file))
         extensions.added("b", [f"own={make_extension(tmp_path / value)}"], server, server, "18.6-own")
     recipe = Derivation({"out": f"{store}-e"}, {}, (), (), {"src": ""})
-    native, plain = (derivation._request(recipe, change)["env"] for change in asked)
+    native, plain = (derivation.arguments(recipe, change)["env"] for change in asked)
     assert native["NIX_ENFORCE_NO_NATIVE"] == "0" and native["allowSubstitutes"] is False
     assert "NIX_ENFORCE_NO_NATIVE" not in plain
 

@@ -47,17 +47,17 @@ def test_what_does_not_fit_is_left_out_and_named(
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     prefix = next(iter(servers.values())).prefix
     sides = CiSide("base", f"base={prefix}", ""), CiSide("head", f"head={prefix}", "")
-    plan, line = ci._fitting(sides, ci.STEPS.split(","), minutes, tmp_path)
+    plan, line = ci.fitting(sides, ci.STEPS.split(","), minutes, tmp_path)
     assert (plan["rows"], ",".join(plan["steps"]), line) == (rows, steps, said)
     monkeypatch.setattr(os, "getloadavg", lambda: (2.0 * (os.cpu_count() or 1), 0.0, 0.0))
-    busy, _ = ci._fitting(sides, ci.STEPS.split(","), 2 * minutes, tmp_path)
+    busy, _ = ci.fitting(sides, ci.STEPS.split(","), 2 * minutes, tmp_path)
     assert (busy["rows"], busy["steps"]) == (plan["rows"], plan["steps"])
 
 
 def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ci.SUMMARY, str(tmp_path / "page.md"))
     run = make_run(tmp_path / "run", builds=("base", "head"))
-    ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=False, notes=("left out: x",))
+    ci.conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=False, notes=("left out: x",))
     text = (tmp_path / "summary.md").read_text()
     assert {f"- head: {SHOWN}", "- left out: x"} <= set(text.splitlines()) and (
         tmp_path / "page.md"
@@ -66,7 +66,7 @@ def test_the_summary_shows_the_titles_of_commits_as_they_are(tmp_path: Path, mon
 
 def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", builds=("base", "head"), repeats=1)
-    assert ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=True) == 3
+    assert ci.conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=True) == 3
     assert "- gate: undecided: 4 of 4 comparisons, all of head" in (tmp_path / "summary.md").read_text().splitlines()
 
 
@@ -74,7 +74,7 @@ def test_a_job_that_knows_nothing_has_not_passed_and_says_so(tmp_path: Path) -> 
 def test_a_job_without_a_finished_cell_measured_nothing(gate: bool, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", builds=("base", "head"), failed=dict.fromkeys(range(6), "no memory"))
     with pytest.raises(UserError, match="no cell has finished, so nothing is measured"):
-        ci._conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=gate)
+        ci.conclude(run, SIDES, tmp_path, tmp_path / "summary.md", gate=gate)
     assert "undecided" in (tmp_path / "summary.md").read_text()
 
 

@@ -35,11 +35,11 @@ def test_an_output_folder_of_invalid_name_is_refused(name: str, tmp_path: Path) 
 
 def test_more_connections_than_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
-    design._check_open_files(8, 2)  # two clients in slices, of which engines had up to 218 open
+    design.check_open_files(8, 2)  # two clients in slices, of which engines had up to 218 open
     with pytest.raises(UserError, match=r"40 connections to 2 servers at once need 690 open files, .* limit is 256"):
-        design._check_open_files(40, 2)
+        design.check_open_files(40, 2)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
-    design._check_open_files(2000, 4)
+    design.check_open_files(2000, 4)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_bench_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
 def test_an_engine_that_broke_is_an_error_and_no_failed_cell(tmp_path: Path, code: int, ended: str) -> None:
     run = make_run(tmp_path / "run", repeats=1, unfinished=range(2))
     with pytest.raises(UserError, match=rf"the engine {ended}; see .*engine.log; to continue: bench resume"):
-        start._conclude(run, code, PlainConsole(force_terminal=False))
+        start.conclude(run, code, PlainConsole(force_terminal=False))
 
 
 def test_the_wait_for_an_engine_that_never_ends_can_be_left(tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ def test_the_wait_for_an_engine_that_never_ends_can_be_left(tmp_path: Path) -> N
         return True
 
     console = PlainConsole(force_terminal=False)
-    start._await_end(tmp_path, None, ended, console, patience_s=60.0)
+    start.await_end(tmp_path, None, ended, console, patience_s=60.0)
     assert len(pressed) == 3, "until then it goes on"
     pressed.clear()
     with pytest.raises(KeyboardInterrupt):
-        start._await_end(tmp_path, None, ended, console, patience_s=-1.0)
+        start.await_end(tmp_path, None, ended, console, patience_s=-1.0)
 
 
 @pytest.mark.screens

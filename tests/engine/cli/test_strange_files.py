@@ -48,7 +48,7 @@ READERS: dict[str, Reader] = {
     "config": lambda path, _: configs.resolve([str(path)]),
     "settings": _of_own_folder("config.toml", settings.apply),
     "builds": _of_own_folder("builds.toml", user_builds.own_builds),
-    "patch": lambda path, _: resolve._check_patch("x", str(path)),
+    "patch": lambda path, _: resolve.check_patch("x", str(path)),
     "configure": _of_tree,
     "kernel": lambda path, _: kernels.release_of(path),
     "builders": lambda path, _: nix_builders.lines(f"@{path}"),

@@ -89,7 +89,7 @@ def test_a_feature_is_everywhere_and_each_hook_is_entered(
     manifest = read_manifest(tmp_path / "guests")
     with JournalWriter.open(tmp_path / "guests") as journal:
         folder = tmp_path / "guests" / "cells" / manifest.cells[0].id
-        list(GuestAttempt(folder, manifest, manifest.cells[0], Stop(), Commands(journal))._needed())
+        list(GuestAttempt(folder, manifest, manifest.cells[0], Stop(), Commands(journal)).needed())
     assert set(notes.read_text().split()) == {*noting_feature.HOOKS}
 
 

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +185,7 @@ def test_memory_limit_is_the_lowest_on_the_way_up(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    read: Callable[[str | Path], str | None] = environment._text
+    (tmp_path / "own").write_text(groups)
     monkeypatch.setattr(environment, "GROUPS", tmp_path)
-    monkeypatch.setattr(environment, "_text", lambda path: groups if str(path) == "/proc/self/cgroup" else read(path))
-    assert environment._group_limit_bytes() == expected
+    monkeypatch.setattr(environment, "OWN_GROUPS", tmp_path / "own")
+    assert environment.group_limit_bytes() == expected

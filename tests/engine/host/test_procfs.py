@@ -166,7 +166,7 @@ def test_threads_are_added_up_and_ended_ones_are_not_lost() -> None:
 def test_children_are_found_with_and_without_the_kernels_list() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         assert process.pid in children(os.getpid())
-        assert process.pid in procfs._scan_children(os.getpid())
+        assert process.pid in procfs.scan_children(os.getpid())
         process.kill()
 
 
@@ -297,7 +297,7 @@ def test_totals_never_go_back_while_backends_come_and_go(
         finally:
             stop.set()
             thread.join()
-        backends = lambda: every.sample() is not None and every._readers.keys() == set(children(running.pid))  # noqa: E731
+        backends = lambda: every.sample() is not None and every.readers.keys() == set(children(running.pid))  # noqa: E731
         wait_for(backends, "readers of those that are gone to be closed")
 
 

@@ -82,7 +82,7 @@ def test_what_is_sent_is_there_as_if_it_had_been_written_here(host: JournalWrite
         direct.add_role(step, 1, "insert", 11, 12)
         direct.add_event("mark", 3, {"text": "mine"}, attempt=first)
         direct.end_attempt(first, 4, "finished")
-        direct._insert("session", boot_id="b", monotonic_ns=1, wall_ns=1, pid=1)
+        direct.database.execute("INSERT INTO session (boot_id, monotonic_ns, wall_ns, pid) VALUES ('b', 1, 1, 1)")
         direct.session = guest.session
         write_a_cell(direct)
         assert dump(direct.database) == received

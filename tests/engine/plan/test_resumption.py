@@ -38,19 +38,19 @@ def test_a_settings_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
     file.write_text("work_mem = 4MB\nshared_buffers = 2GB\n")  # the latter is overridden
     manifest = planned(tmp_path, file)
     request = request_of(manifest.request)
-    resumption._check_configs(manifest, request)
+    resumption.check_configs(manifest, request)
     file.write_text("work_mem = 8MB\n")
     with pytest.raises(UserError, match="config 'mine' has changed since the run began: work_mem is 8MB, was 4MB"):
-        resumption._check_configs(manifest, request)
+        resumption.check_configs(manifest, request)
     file.unlink()
-    resumption._check_configs(manifest, request)
+    resumption.check_configs(manifest, request)
 
 
 def test_a_recorded_setting_that_is_no_longer_taken_is_named(tmp_path: Path) -> None:
     manifest = planned(tmp_path, tmp_path / "mine.conf")
     archiving = Config("mine", (("archive_command", "touch /tmp/x"),), "mine.conf")
     with pytest.raises(UserError, match=r"config 'mine' of the run sets archive_command: .* start a new run"):
-        resumption._check_configs(
+        resumption.check_configs(
             dataclasses.replace(manifest, configs={config_key("mine", "16.3"): archiving}), request_of(manifest.request)
         )
 
@@ -65,10 +65,10 @@ def test_a_changed_settings_file_below_a_value_is_noticed(tmp_path: Path) -> Non
         plan = dataclasses.replace(manifest, configs={config_key(name, "16.3"): config})
         file.write_text("work_mem = 4MB\njit = on\n")
         entries = manifest.request | {"configs": [str(file), *others], "set_each": "jit=off,on"}
-        resumption._check_configs(plan, request_of(entries))
+        resumption.check_configs(plan, request_of(entries))
         file.write_text("work_mem = 8MB\n")
         with pytest.raises(UserError, match="config 'mine' has changed since the run began: work_mem is 8MB, was 4MB"):
-            resumption._check_configs(plan, request_of(entries))
+            resumption.check_configs(plan, request_of(entries))
 
 
 def test_an_interval_that_is_longer_in_slices_is_no_change(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_an_interval_that_is_longer_in_slices_is_no_change(tmp_path: Path) -> No
     longer = Config("mine", (("checkpoint_timeout", "600000ms"),), str(file))
     in_cells = dataclasses.replace(manifest, configs={config_key("mine", "16.3"): longer})
     slices = dataclasses.replace(manifest.design, interleave="slices")
-    resumption._check_configs(dataclasses.replace(in_cells, design=slices), request_of(manifest.request))
+    resumption.check_configs(dataclasses.replace(in_cells, design=slices), request_of(manifest.request))
     with pytest.raises(UserError, match="checkpoint_timeout is 5min, was 600000ms"):
-        resumption._check_configs(in_cells, request_of(manifest.request))
+        resumption.check_configs(in_cells, request_of(manifest.request))
 
 
 def test_a_link_in_the_runs_folder_is_refused(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_every_setting_of_a_server_is_taken_or_left_out(
         with server(build.label).connect("postgres") as connection:
             names |= {name.lower() for (name,) in connection.execute("SELECT name FROM pg_settings")}
         names |= {name.lower() for name in known_to(build.bin / "postgres")}
-    table = setting_kinds._table()
+    table = setting_kinds.read_kinds()
     assert len(names) > 400 and not names - table.taken - table.reasons.keys()
     taken = {name for name in names if not setting_kinds.refusal(name, "")}
     assert {name for name in taken if REACHING.search(name)} == HARMLESS & names  # 19 may be absent

@@ -36,15 +36,15 @@ def test_times_are_told_by_the_clock_here_and_counts_as_they_are(relay: Relay) -
         (1, Word.ENDED_NS): AHEAD_NS + 9, (1, Word.LAST_ENDED_NS): 0, (1, Word.CLIENT_CPU_NS): AHEAD_NS,
     }  # fmt: skip
     answer = message(page, words, in_flight=[AHEAD_NS + 5, 0])
-    relay._take(answer)
+    relay.take(answer)
     assert page.word(0, Word.STARTED_NS) == 7 and page.word(1, Word.ENDED_NS) == 9
     assert page.word(0, Word.IN_FLIGHT_NS) == 5 and page.word(1, Word.IN_FLIGHT_NS) == 0
     assert page.word(0, Word.STATEMENTS) == 12 and page.word(1, Word.LAST_ENDED_NS) == 0
     assert page.word(1, Word.CLIENT_CPU_NS) == AHEAD_NS  # a duration
     assert page.word(0, Word.STATE) == State.RUNNING and not page.words[Control.STOP]
-    relay._take({"in_flight": [AHEAD_NS + 8, AHEAD_NS + 6]})
+    relay.take({"in_flight": [AHEAD_NS + 8, AHEAD_NS + 6]})
     assert page.word(0, Word.IN_FLIGHT_NS) == 8 and page.word(1, Word.IN_FLIGHT_NS) == 6
-    relay._take(message(page, {(1, Word.STATE): State.FAILED}, stop=1))
+    relay.take(message(page, {(1, Word.STATE): State.FAILED}, stop=1))
     assert page.words[Control.STOP] == 1 and page.word(1, Word.STATE) == State.FAILED
 
 
@@ -61,5 +61,5 @@ def test_a_hostile_message_counts_as_a_lost_connection(relay: Relay) -> None:
         {},
     ):
         with pytest.raises(LineError, match="make no sense"):
-            relay._take(answer)
+            relay.take(answer)
     assert bytes(relay.page.bytes) == before

@@ -54,10 +54,12 @@ def test_a_command_is_answered_in_a_very_deep_folder(tmp_path: Path) -> None:
     assert not (run / CONTROL).exists()
 
 
-def test_without_an_engine_the_caller_is_told(tmp_path: Path) -> None:
+def test_without_an_engine_the_caller_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="the engine is not running"):
         control.ask(tmp_path, {"stop": True})
-    ControlSocket(tmp_path)._socket.close()  # as an engine that was killed leaves it
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(CONTROL)  # as an engine that was killed leaves it
     with pytest.raises(UserError, match="the engine is not running"):
         control.ask(tmp_path, {"stop": True})
     with listening(tmp_path, echo):

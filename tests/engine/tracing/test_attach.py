@@ -231,20 +231,20 @@ def test_stalls_in_a_row_attach_a_probe_a_few_times_only(
         for _ in range(4):
             stalling = True
             probes.watch(stalling=stalling)
-            one = probes._open.get("planner")
+            one = probes.running.get("planner")
             starts.append(one is not None)
             wait_for(lambda: one is None or one.session.wait_baseline(0.1), "the probe")  # noqa: B023
             stalling = False
             probes.watch(stalling=stalling)
-            assert not probes._open
+            assert not probes.running
         assert starts == [True, True, False, False]
         probes.finish_step(time.monotonic_ns(), "s")
         # The next step has its own.
         probes.begin_step(2, time.monotonic_ns(), {}, (), busy=False)
         stalling = True
         probes.watch(stalling=stalling)
-        assert probes._open
-        ended = [one.session for one in (*probes._open.values(), *probes._ending)]
+        assert probes.running
+        ended = [one.session for one in (*probes.running.values(), *probes.ending)]
     assert all(session.over for session in ended)
     with JournalReader(run) as reader:
         said = [event.data["text"] for event in reader.events() if event.kind == "probe"]

@@ -27,7 +27,7 @@ def series(
     step_series = StepSeries(cast("JournalReader", None), step)
     step_series.roles = {1: RoleRow(1, 1, 1, "insert", 1, 2)}
     for second, count in enumerate(rows, 1):
-        step_series._take([ChartSecond(1, (started_s + second) * SECOND_NS, SECOND_NS, count, count, 0, 0)])
+        step_series.take([ChartSecond(1, (started_s + second) * SECOND_NS, SECOND_NS, count, count, 0, 0)])
     return step_series
 
 
@@ -68,7 +68,7 @@ def test_a_base_that_did_less_ends_early_and_grows() -> None:
     ghost.catch_up()
     assert len(ghost.past.until) == 1
     for second in (2, 3):
-        live._take([ChartSecond(1, second * SECOND_NS, SECOND_NS, 80, 80, 0, 0)])
+        live.take([ChartSecond(1, second * SECOND_NS, SECOND_NS, 80, 80, 0, 0)])
     ghost.catch_up()
     assert ghost.past.value == pytest.approx([100, 100])
     assert not ghost.ahead(3 * SECOND_NS).until
@@ -91,5 +91,5 @@ def test_the_ghost_of_a_recording_is_a_cell_of_the_base(recording: Path) -> None
         view = player.look()
         assert view.step is not None and len(view.relatives) <= 2, "the base is not compared with its own cell"
         ghost = player.ghost(view, "insert")
-        assert ghost is not None and ghost._base.step.id != view.step.id
+        assert ghost is not None and ghost.base.step.id != view.step.id
         assert player.schedule()[0].state == "finished" and "l.i1" in player.schedule()[0].rates

@@ -262,7 +262,7 @@ def test_index_builds_longer_than_slices_are_drawn_and_compared(tmp_path: Path) 
             for side, every in enumerate((3, 6)):
                 if second % every == 0:
                     row = live.sides[side].roles["index"]
-                    live._add_second(row, SECOND_NS // 2, 1, 3000, 100, 1)
+                    live.add_second(row, SECOND_NS // 2, 1, 3000, 100, 1)
             live.journal.commit()
             view = player.look()
             state = seen(view)

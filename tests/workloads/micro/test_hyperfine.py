@@ -48,10 +48,10 @@ def test_the_last_words_are_those_of_the_program() -> None:
     words = (
         b"initdb: error: no room\nError: Command 'a b' terminated with non-zero exit code 1 in the first timed run.\n"
     )
-    assert hyperfine._last(words, 1) == "initdb: error: no room"
+    assert hyperfine.last_words(words, 1) == "initdb: error: no room"
     words = b"FATAL:  data directory has group access\npg_ctl: could not start server\nExamine the log output.\n"
-    assert hyperfine._last(words, 1) == "FATAL:  data directory has group access"
-    assert hyperfine._last(b"", 1) == "exit code 1"
+    assert hyperfine.last_words(words, 1) == "FATAL:  data directory has group access"
+    assert hyperfine.last_words(b"", 1) == "exit code 1"
 
 
 def test_what_a_program_takes_to_do_nothing_is_subtracted() -> None:

@@ -125,7 +125,7 @@ FAILED = 'psql:<stdin>:3: ERROR:  42704: type "x" does not exist\nLINE 1: b\nLOC
     ],
 )
 def test_what_psql_warns_of_fails_no_restore(reported: str, code: int, why: str) -> None:
-    reason = psql._failure(reported, code, b"a;\nb;\n", Path("a.sql"))
+    reason = psql.failure(reported, code, b"a;\nb;\n", Path("a.sql"))
     assert why in reason and bool(reason) == bool(why)
 
 

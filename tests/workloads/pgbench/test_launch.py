@@ -38,7 +38,7 @@ def test_of_what_it_prints_a_part_is_kept_in_memory(tmp_path: Path) -> None:
     with shell(tmp_path, script, 0) as program:
         os.waitpid(program.pid, os.WUNTRACED)
         assert not program.has_ended()
-        held = os.fstat(program._errors).st_blocks * 512
+        held = os.fstat(program.errors_fd).st_blocks * 512
         assert held <= PRINTED_MAX_BYTES + 65536
         assert program.errors.startswith("first") and len(program.errors) == PRINTED_MAX_BYTES
 
@@ -68,12 +68,12 @@ def test_pgbench_waits_for_the_step_unless_rate_limited(tmp_path: Path, rate: fl
     )  # fmt: skip
     step = PgbenchStep(spec, page, tmp_path)
     with shell(tmp_path, "exec sleep 600", 0) as step.pgbench:
-        step._halt()
+        step.halt()
         if stopped:
             os.waitid(os.P_PID, step.pgbench.pid, os.WSTOPPED)
         state = Path(f"/proc/{step.pgbench.pid}/stat").read_text().rpartition(")")[2].split()[0]
         assert (state == "T") is stopped
-        step._go_on()
+        step.go_on()
         assert (step.stopped_ns > 0) is stopped
     page.close()
 
@@ -87,13 +87,11 @@ def test_only_a_log_that_is_too_dense_is_thinned(tmp_path: Path) -> None:
     for lines, every in ((3 * 500, 1), (3 * 501, 2), (3 * 1600, 4)):
         step = PgbenchStep(spec, page, tmp_path, thinnable=True)
         step.counting = LogCounts(page, 4, 0, limited=False, late_us=0.0, lines=lines)
-        step._thin(1_000_000_000)
+        step.thin(1_000_000_000)
         assert step.taken_every == 1  # too early to tell
-        step._thin(3_000_000_000)
-        step._thin(4_000_000_000)
+        step.thin(3_000_000_000)
+        step.thin(4_000_000_000)
         assert (step.taken_every, step.counting.every) == (every, 4 * every)
-        kept = [
-            text for first in range(0, 60, 5) for text in step._needed([b"%d" % n for n in range(first, first + 5)])
-        ]
+        kept = [text for first in range(0, 60, 5) for text in step.needed([b"%d" % n for n in range(first, first + 5)])]
         assert kept == [b"%d" % n for n in range(every - 1, 60, every)]
     page.close()

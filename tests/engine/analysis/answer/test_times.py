@@ -112,7 +112,7 @@ def test_the_screens_say_times(run: Path, comparison: Comparison) -> None:
     shown = ["".join(text for text, _ in line) for line in cells_text.table(comparison, subject, cells, 0, 100, glyphs)]
     assert "250 ms" in shown[0] and "280 ms  1.120" in shown[1]
     assert "time" in "".join(text for text, _ in cells_text.heading(comparison, row, 100))
-    rows = {cell.step: history._rate(cell) for cell in read_cells(read_run(run)) if cell.build == "16.3"}
+    rows = {cell.step: history.rate(cell) for cell in read_cells(read_run(run)) if cell.build == "16.3"}
     assert rows["l.i0"].endswith(" ms") and rows["qr100"].isdecimal()
     with JournalReader(run) as reader:
         judged = reader.rates(reader.attempts()[0].id)

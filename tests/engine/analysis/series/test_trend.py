@@ -74,5 +74,5 @@ def test_levels_that_differ_by_less_than_the_margin_are_one() -> None:
 @pytest.mark.parametrize("count", [6, 9, 12, 30, 60])
 def test_what_is_called_weak_is_no_change_in_a_series_by_itself(count: int) -> None:
     for shape, share in trend_changes.SHARES.items():
-        common = trend_changes._p(trend_changes.WEAK, count, shape) / share
+        common = trend_changes.p_value(trend_changes.WEAK, count, shape) / share
         assert common > trend_changes.LEVEL or count < 3 * trend_changes.LEAST

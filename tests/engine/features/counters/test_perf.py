@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from engine.core.errors import UserError
 from engine.core.perf_events import IPC, EventCount, per_op
 from engine.features.counters import perf
 from engine.features.counters.step_counters import NO_PMU, Counted, StepCounters, believed, lacking, server_roles
+from engine.host.procfs import children
 from engine.postgres.server import Server
 from engine.system.account import Account
 from tests.support.benchcall import wait_for
@@ -187,11 +189,12 @@ def test_planted_faults_and_switches_show_in_their_role(program: str, server: Ca
 
 
 ENGINE = """
-import sys, time
+import os, sys, time
 from engine.features.counters.perf import Counting
+from engine.host.procfs import children
 counting = Counting(sys.argv[1], [int(sys.argv[2])])
 counting.start()
-print(counting._process.pid, flush=True)
+print(*children(os.getpid()), flush=True)
 time.sleep(60)
 """
 
@@ -214,7 +217,8 @@ def test_perf_ends_with_the_engine_and_reports_a_kill(program: str, sleeper: int
         engine.kill()
     assert gone({pid})
     counters = StepCounters(program, lambda: {sleeper: "server"})
-    assert isinstance(counters._counting, perf.Counting)
-    counters._counting._process.kill()
+    for pid in children(os.getpid()):
+        if Path(f"/proc/{pid}/comm").read_text() == "perf\n":
+            os.kill(pid, signal.SIGKILL)
     counters.start()
     assert counters.counted.note.startswith("no counters: perf stat")
