@@ -14,7 +14,7 @@ from tui.glyphs import NAMES
 NICENESS = 10  # while loading: on a busy CPU, a tenth of the time that others get
 
 
-def _load(run: Path | None) -> None:
+def load(run: Path | None) -> None:
     """Import the modules of the first paint, which is nearly the whole cost of starting, at low priority during a run.
 
     This happens in a thread: on Linux niceness is per thread, so whatever is started later keeps the usual one.
@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--guide", choices=("demo",), help="explain the screens, and press the keys")
     parser.add_argument("--glyphs", choices=("auto", *NAMES), default="auto")
     options = parser.parse_args(words)
-    _load(options.run)
+    load(options.run)
     from engine.core.errors import UserError
     from engine.core.text import visible, write
     from tui import glyphs

@@ -95,7 +95,7 @@ class Bench(BenchApp):
         if not self.is_headless:
             terminal.watch(self)
         self.switch_mode(self._start)
-        self.set_interval(CHECK_S, self._notice_end)
+        self.set_interval(CHECK_S, self.notice_end)
 
     async def run_action(
         self,
@@ -111,7 +111,7 @@ class Bench(BenchApp):
             return True
         return await super().run_action(action, default_namespace, namespaces)
 
-    def _notice_end(self) -> None:
+    def notice_end(self) -> None:
         """Notify the user that a run has finished, except on Live, whose title says so."""
         run = self.context.run
         if run is not None and is_locked(run):

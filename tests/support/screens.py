@@ -61,18 +61,18 @@ Act = Callable[[Pilot[Any], S], Awaitable[Any]]
 # -- what all screens share
 
 
-_parse, _parsed = Stylesheet._parse_rules, dict[tuple[object, ...], list[RuleSet]]()
+_parse, _parsed = Stylesheet._parse_rules, dict[tuple[object, ...], list[RuleSet]]()  # noqa: SLF001
 
 
 def _parse_once(sheet: Stylesheet, *source: Any, **details: Any) -> list[RuleSet]:
     """Parse rules once for a theme: each of hundreds of applications would parse all of them for each screen."""
-    key = (*sheet._variables.items(), *source, *details.items())
+    key = (*sheet._variables.items(), *source, *details.items())  # noqa: SLF001
     if key not in _parsed:
         _parsed[key] = _parse(sheet, *source, **details)
     return _parsed[key]
 
 
-Stylesheet._parse_rules = _parse_once  # type: ignore[assignment]
+Stylesheet._parse_rules = _parse_once  # type: ignore[assignment]  # noqa: SLF001
 
 
 def drive(
@@ -167,7 +167,7 @@ def notice(app: Bench) -> str:
 
 def screen_of(app: Any, kind: type[S]) -> S:
     """The application's screen of a class, in front or not."""
-    stacks = app._screen_stacks.values()
+    stacks = app._screen_stacks.values()  # noqa: SLF001
     return next(screen for stack in stacks for screen in stack if isinstance(screen, kind))
 
 
@@ -181,13 +181,13 @@ async def read(pilot: Pilot[Any], kind: type[S]) -> S:
 def _complete(screen: Screen[Any]) -> bool:
     match screen:
         case CompareScreen():
-            return not screen._busy and (screen._found is not None or bool(screen._problem))
+            return not screen.busy and (screen.comparison is not None or bool(screen.problem))
         case HistoryScreen():
-            return not screen._reading and not screen.listing.unread()
+            return not screen.reading and not screen.listing.unread()
         case ProbesScreen():
-            series = screen._series
-            listed = screen._listed is not UNASKED and series is not None and series.whole
-            return not screen._reading and (screen._run is None or bool(screen._trouble) or listed)
+            series = screen.series
+            listed = screen.listed is not UNASKED and series is not None and series.whole
+            return not screen.reading and (screen.watched is None or bool(screen.trouble) or listed)
         case LaunchScreen():
             return bool(screen.checks) and bool(screen.offer.builds)
     return True
@@ -235,9 +235,9 @@ async def on_line(pilot: Pilot[Any], step: str, metric: str) -> CompareScreen:
     """Move to a line of the table."""
     screen = await compared(pilot)
     while screen.chosen is not None and (screen.chosen[1].step, screen.chosen[1].metric) != (step, metric):
-        before = screen._cursor
+        before = screen.cursor
         await pilot.press("down")
-        assert screen._cursor != before, f"no line {step} {metric}"
+        assert screen.cursor != before, f"no line {step} {metric}"
     return screen
 
 

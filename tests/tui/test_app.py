@@ -47,7 +47,8 @@ def test_a_resize_arrives_however_late_its_timer_begins(recording: Path, monkeyp
         monkeypatch.setattr(textual.timer, "_time", SimpleNamespace(get_time=clock))
         for size in (Size(60, 18), Size(100, 30)):
             await pilot.resize_terminal(*size)
-            await until(pilot, lambda size=size: pilot.app.screen._compositor.size == size)  # type: ignore[misc]
+            # The size of the layout: the screen has its own at once.
+            await until(pilot, lambda size=size: pilot.app.screen._compositor.size == size)  # type: ignore[misc]  # noqa: SLF001
 
     drive(script, recording, recording.parent)
 
@@ -65,7 +66,7 @@ def test_each_screen_has_help_and_survives_ctrl_c_and_errors(recording: Path) ->
             await pilot.press("ctrl+c")
             await pilot.pause()
             assert "q quits, the run continues; S stops the run" in text_of(pilot)
-            assert not app_of(pilot)._exit
+            assert app_of(pilot).return_code is None
             app_of(pilot).screen.run_worker(fail(), exit_on_error=False)
             await until(pilot, lambda: ERROR in " ".join(text_of(pilot).split()))
 
@@ -169,7 +170,7 @@ def test_stopping_asks_and_no_is_no(tmp_path: Path) -> None:
                 assert f"Stop {live.run.name}?" in " ".join(text_of(pilot).replace("|", " ").split())
                 await pilot.press(key)
                 await pilot.pause()
-                assert isinstance(app_of(pilot).screen, BenchScreen) and not app_of(pilot)._exit
+                assert isinstance(app_of(pilot).screen, BenchScreen) and app_of(pilot).return_code is None
                 assert "stopping" not in text_of(pilot)
 
         drive(script, live.run, tmp_path, clock=live.hand.clock)
@@ -197,9 +198,9 @@ def test_q_closes_what_lies_over_a_screen_and_then_leaves(recording: Path) -> No
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.press("question_mark", "q")
         await pilot.pause()
-        assert isinstance(app_of(pilot).screen, BenchScreen) and not app_of(pilot)._exit
+        assert isinstance(app_of(pilot).screen, BenchScreen) and app_of(pilot).return_code is None
         await pilot.press("q")
-        assert app_of(pilot)._exit
+        assert app_of(pilot).return_code is not None
 
     app = drive(script, recording, recording.parent)
     assert app.return_code == 0

@@ -104,10 +104,10 @@ def test_a_damaged_run_is_one_line_and_is_left_as_it_is(recording: Path, name: s
             assert "Traceback" not in text(pilot)
         keys = ("space", "n", "N", "enter", "escape", "z", "i", "g", "escape", "left_square_bracket", "comma")
         await pilot.press(*keys)
-        live_of(pilot)._tick()
-        live_of(pilot)._glance()
+        live_of(pilot).tick()
+        live_of(pilot).glance()
         await pilot.pause()
-        assert not pilot.app._exit
+        assert pilot.app.return_code is None
         await pilot.resize_terminal(200, 40)
         for mode, letters in {"compare": "bsr", "probes": "dwl", "history": "sc"}.items():
             await pilot.press(str(MODES.index(mode) + 1))
@@ -161,7 +161,7 @@ def test_a_run_that_has_no_journal_yet_is_shown_once_it_has(tmp_path: Path) -> N
             assert "its journal.db is missing" in text(pilot)
             with closing(sqlite3.connect(live.run / "journal.db")) as journal:
                 journal.execute("VACUUM INTO ?", (str(run / "journal.db"),))
-            live_of(pilot)._tick()
+            live_of(pilot).tick()
             await pilot.pause()
             assert "l.i1" in text(pilot) and "missing" not in text(pilot)
 
@@ -205,7 +205,7 @@ def test_a_run_deleted_under_it_is_said(recording: Path, replayed: tuple[str, st
         for key in "134525":
             await pilot.press(key)
             await pilot.pause()
-            assert not pilot.app._exit
+            assert pilot.app.return_code is None
         await pilot.press("2")
         await pilot.pause()
         assert "the run's folder no longer exists" in text(pilot)

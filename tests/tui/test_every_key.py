@@ -49,7 +49,7 @@ async def back_to(pilot: Pilot[Any], screen: BenchScreen, mode: str) -> None:
         screen.change(Request())
     if isinstance(screen, HistoryScreen):
         screen.action_back()
-        await until(pilot, lambda: not screen._reading)
+        await until(pilot, lambda: not screen.reading)
     screen.notify_line("")
     await pilot.pause()
 
@@ -93,7 +93,7 @@ def test_each_key_does_something_and_breaks_nothing(
                 await pilot.pause(0.3)
                 assert shown(pilot) != before, (id, pressed)
             await back_to(pilot, screen, mode)
-        assert not pilot.app._exit
+        assert pilot.app.return_code is None
 
     drive(script, recording, recording.parent, screen=mode, size=(110, 30))
 

@@ -20,7 +20,7 @@ def test_the_interface_loads_at_low_priority_during_a_run(tmp_path: Path, monkey
     usual, seen = niceness(), []
     monkeypatch.setattr(main, "_import", lambda: seen.append(niceness()))
     with growing(tmp_path) as live:
-        main._load(live.run)
+        main.load(live.run)
     assert seen == [max(usual, main.NICENESS)] and niceness() == usual, "what is started later is as quick as ever"
 
 
@@ -31,5 +31,5 @@ def test_without_a_run_that_is_measured_it_loads_as_usual(
     usual, seen = niceness(), []
     monkeypatch.setattr(main, "_import", lambda: seen.append(niceness()))
     make_run(tmp_path / "over", repeats=1)
-    main._load(tmp_path / run if run else None)
+    main.load(tmp_path / run if run else None)
     assert seen == [usual]

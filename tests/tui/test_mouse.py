@@ -111,7 +111,7 @@ def test_a_table_row_is_clicked_and_the_wheel_scrolls(recording: Path, mode: str
         assert at() == clicked
         for turn in (events.MouseScrollDown, events.MouseScrollUp):
             x, y = table.x + 5, table.y + 3
-            screen._forward_event(turn(None, x, y, 0, 1, 0, False, False, False, screen_x=x, screen_y=y))
+            screen._forward_event(turn(None, x, y, 0, 1, 0, False, False, False, screen_x=x, screen_y=y))  # noqa: SLF001
             await pilot.pause()
             assert (at() == clicked) == (turn is events.MouseScrollUp)
 

@@ -28,7 +28,7 @@ SIZES = {
 
 
 def check(app: Bench, columns: int, rows: int) -> None:
-    strips = list(app.screen._compositor.render_strips(app.size))
+    strips = list(app.screen._compositor.render_strips(app.size))  # noqa: SLF001
     shown = "\n".join(strip.text for strip in strips)
     assert [strip.cell_length for strip in strips] == [columns] * rows
     lines = [(widget, spans) for widget in app.screen.query(Lines) for spans in widget.lines]

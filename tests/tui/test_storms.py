@@ -38,7 +38,7 @@ def test_a_screen_slower_than_resizes_settles_on_the_last(
     recording: Path, monkeypatch: pytest.MonkeyPatch, screen: str, over: str
 ) -> None:
     laid_out: list[Size] = []
-    lay_out = Screen._screen_resized
+    lay_out = Screen._screen_resized  # noqa: SLF001
 
     def counted(screen: Screen[Any], size: Size) -> None:
         laid_out.append(size)

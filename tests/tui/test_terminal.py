@@ -42,7 +42,7 @@ class Tmux:
     """A tmux server of its own with one terminal, in which a shell runs."""
 
     def __init__(self, socket: Path, out: Path) -> None:
-        self._socket = socket
+        self.socket = socket
         self.bench = f"{os.environ.get('PGBED_BENCH') or f'{sys.executable} -m engine'}"
         self.out = out
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(":")
@@ -54,7 +54,7 @@ class Tmux:
 
     def tell(self, *arguments: str) -> str:
         """A command to tmux; its answer."""
-        command = ["tmux", "-S", str(self._socket), *arguments]
+        command = ["tmux", "-S", str(self.socket), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def run(self, command: str) -> None:
@@ -182,7 +182,7 @@ def test_a_lost_terminal_leaves_the_run_going(bench: Bench, tmux: Tmux, build: C
     shown = _interfaces(bench.run)
     assert shown
     tmux.kill()
-    wait_for(lambda: not Path(tmux._socket).exists() or not _answers(tmux), "tmux to go")
+    wait_for(lambda: not Path(tmux.socket).exists() or not _answers(tmux), "tmux to go")
     wait_for(lambda: not shown & _interfaces(bench.run), "the interface to go with it")
     assert is_locked(bench.run) and bench.engine_pid() == engine
     with JournalReader(bench.run) as reader:

@@ -34,7 +34,7 @@ def test_compare_moves_and_opens_once_it_has_compared(recording: Path) -> None:
         await pilot.press("3", "down", "down", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, CellsScreen))
         compare = pilot.app.screen_stack[0]
-        assert isinstance(compare, CompareScreen) and compare._cursor == (2, 0)
+        assert isinstance(compare, CompareScreen) and compare.cursor == (2, 0)
 
     drive(script, recording, recording.parent)
 

@@ -83,7 +83,7 @@ def about(comparison: Comparison, cell: CellStep, columns: int) -> list[Line]:
         lines += _stall(stall, comparison.units.get(cell.step, "statements/s"), columns)
     if not cell.stalls:
         lines.append(line((" no stall", "dim")))
-    lines += [_role(name, figures) for name, figures in cell.roles.items()]
+    lines += [role_line(name, figures) for name, figures in cell.roles.items()]
     if cell.saturated:
         lines.append(line((f" client CPU-bound (≥ 90% of a core): {', '.join(cell.saturated)}", "warning")))
     covered = cell.coverage
@@ -174,7 +174,8 @@ def _stall(stall: StallRecord, of_step: str, columns: int) -> list[Line]:
     return lines
 
 
-def _role(name: str, figures: Mapping[str, float | None]) -> Line:
+def role_line(name: str, figures: Mapping[str, float | None]) -> Line:
+    """The statements of a role in a cell and their service times."""
     parts = [f"{short(figures.get('statements'))} statements"]
     longest_s = figures.get("max_s")
     longest_us = longest_s * 1e6 if longest_s is not None else None

@@ -72,14 +72,14 @@ class CompareScreen(BenchScreen):
         self._metrics: tuple[str, ...] = comparison_table.USUAL
         self._sort: Sort = "steps"
         self._wanted = ""
-        self._found: Comparison | None = None
-        self._rows: list[RowKey] = []
-        self._cursor = (0, 0)  # line, subject
+        self.comparison: Comparison | None = None
+        self.listed: list[RowKey] = []
+        self.cursor = (0, 0)  # line, subject
         self._top = 0
         self._first = 0  # the subject in the first column
         self._finished: tuple[int, ...] = ()
-        self._busy = False
-        self._problem = ""
+        self.busy = False
+        self.problem = ""
 
     def parts(self) -> Sequence[Lines]:
         table = Lines(id="table", resized=self.draw, clicked=self._click, turned=lambda by: self.action_move(by, 0))
@@ -90,8 +90,8 @@ class CompareScreen(BenchScreen):
 
     def on_screen_resume(self) -> None:
         """Retry a comparison that failed: the cause may be gone."""
-        if self._found is None:
-            self._problem = ""
+        if self.comparison is None:
+            self.problem = ""
         self.draw()
 
     def look(self) -> None:
@@ -100,9 +100,9 @@ class CompareScreen(BenchScreen):
             return
         runs = self._selected
         if runs != self._runs:
-            self._runs, self._base, self._finished, self._problem = runs, None, (), ""
-            self._found = None
-            self._cursor, self._top, self._first = (0, 0), 0, 0
+            self._runs, self._base, self._finished, self.problem = runs, None, (), ""
+            self.comparison = None
+            self.cursor, self._top, self._first = (0, 0), 0, 0
         if not runs:
             self._tell("No run selected: choose one in History (5)" + DEMO)
             return
@@ -111,7 +111,7 @@ class CompareScreen(BenchScreen):
         except UserError as error:
             self._tell(str(error))
             return
-        if finished != self._finished or (self._found is None and not self._problem and not self._busy):
+        if finished != self._finished or (self.comparison is None and not self.problem and not self.busy):
             self._finished = finished
             self._compare()
 
@@ -121,42 +121,42 @@ class CompareScreen(BenchScreen):
 
     @property
     def unready(self) -> bool:
-        return self._selected != self._runs or (self._busy and self._found is None)
+        return self._selected != self._runs or (self.busy and self.comparison is None)
 
     def small(self) -> Sequence[Line]:
-        if self._found is None:
-            return [line((self.TITLE_WORD, "strong")), line(self._problem or "comparing...")]
-        rates = comparison_table.rows(self._found, PRIMARY_METRICS, "steps", "")
-        return interval_table.small(self._found, rates, self.size.width, self.glyphs)
+        if self.comparison is None:
+            return [line((self.TITLE_WORD, "strong")), line(self.problem or "comparing...")]
+        rates = comparison_table.rows(self.comparison, PRIMARY_METRICS, "steps", "")
+        return interval_table.small(self.comparison, rates, self.size.width, self.glyphs)
 
     @property
     def chosen(self) -> tuple[Comparison, RowKey, Subject] | None:
-        shown = self._found
-        if shown is None or not self._rows or not shown.others:
+        shown = self.comparison
+        if shown is None or not self.listed or not shown.others:
             return None
-        return shown, self._rows[self._cursor[0]], shown.others[self._cursor[1]]
+        return shown, self.listed[self.cursor[0]], shown.others[self.cursor[1]]
 
     def action_move(self, down: int, right: int) -> None:
         """Choose another line or subject; among the dots, up and down choose the subject."""
         if down and self.focused is not None and self.focused.id == "dots":
             down, right = 0, down
-        self._move_to(self._cursor[0] + down, self._cursor[1] + right)
+        self._move_to(self.cursor[0] + down, self.cursor[1] + right)
 
     def action_page(self, by: int) -> None:
         """Move by the height of the table less one line."""
-        self._move_to(self._cursor[0] + by * max(1, self.query_one("#table").size.height - 2), self._cursor[1])
+        self._move_to(self.cursor[0] + by * max(1, self.query_one("#table").size.height - 2), self.cursor[1])
 
     def _click(self, row: int) -> None:
-        if 0 < row <= len(self._rows) - self._top:  # below the heading
-            self._move_to(self._top + row - 1, self._cursor[1])
+        if 0 < row <= len(self.listed) - self._top:  # below the heading
+            self._move_to(self._top + row - 1, self.cursor[1])
 
     def _move_to(self, place: int, subject: int) -> None:
-        others = self._found.others if self._found is not None else ()
-        self._cursor = (max(0, min(place, len(self._rows) - 1)), max(0, min(subject, len(others) - 1)))
+        others = self.comparison.others if self.comparison is not None else ()
+        self.cursor = (max(0, min(place, len(self.listed) - 1)), max(0, min(subject, len(others) - 1)))
         self.draw()
 
     def action_base(self) -> None:
-        comparison = self._found
+        comparison = self.comparison
         if comparison is None:
             return
         options = [(s.name, s.name) for s in comparison.subjects if not s.control]
@@ -173,12 +173,13 @@ class CompareScreen(BenchScreen):
             self._metrics = chosen
             self._arrange()
 
-        self.bench.ask_user(TickScreen("show of each step", comparison_table.choices(self._found), self._metrics), take)
+        choices = comparison_table.choices(self.comparison)
+        self.bench.ask_user(TickScreen("show of each step", choices, self._metrics), take)
 
     def action_sort(self) -> None:
         sorts = comparison_table.SORTS
         self._sort = sorts[(sorts.index(self._sort) + 1) % len(sorts)]
-        self._cursor = (0, self._cursor[1])
+        self.cursor = (0, self.cursor[1])
         self._arrange(stay=False)
         words = {"steps": "in the order of the steps", "effect": "by the size of the effect", "verdict": "worst first"}
         self.bench.say(f"sorted {words[self._sort]}")
@@ -248,18 +249,18 @@ class CompareScreen(BenchScreen):
             self.bench.ask_bench(("report", *self._asked(), "--to", str(to)), "writing the report")
 
     def action_again(self) -> None:
-        if not self._busy:
-            self._finished, self._problem = (), ""
+        if not self.busy:
+            self._finished, self.problem = (), ""
             self.look()
 
     def draw(self) -> None:
         columns = self.size.width
-        if (shown := self._found) is None:
+        if (shown := self.comparison) is None:
             title = line((f" {self.TITLE_WORD} ", "title"))
-            message = self._problem or "comparing..."
-            instead = [line(), *folded(message, columns, "warning" if self._problem else "dim")]
+            message = self.problem or "comparing..."
+            instead = [line(), *folded(message, columns, "warning" if self.problem else "dim")]
         else:
-            title = explanation.title(shown, self._sort, self._wanted, self._busy)
+            title = explanation.title(shown, self._sort, self._wanted, self.busy)
             instead = explanation.nothing(shown)
         self.fill(title=[title])
         if self.chosen is not None:
@@ -288,18 +289,18 @@ class CompareScreen(BenchScreen):
         # Less the fixed rows: title, heading, two rules, keys.
         left = self.rows - dots - len(answer) - len(remarks) - 5
         wide = columns // 2
-        most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self._rows))))
+        most = max(LEAST_WHY, min(MOST_WHY, left - max(LEAST_TABLE, len(self.listed))))
         causes = explanation.why(comparison, row, subject, glyphs, wide - 2, most)
         checks = explanation.comparable(comparison, subject, glyphs, columns - wide - 1, most)
         why = max(LEAST_WHY, len(causes), len(checks))
         further = explanation.further_dots(
-            comparison, self._rows, row, subject, dots, left - why - len(self._rows), columns, glyphs
+            comparison, self.listed, row, subject, dots, left - why - len(self.listed), columns, glyphs
         )
         height = max(1, left - why - len(further))
-        self._top = max(self._cursor[0] - height + 1, min(self._top, self._cursor[0]), 0)
-        self._top = max(0, min(self._top, len(self._rows) - height))
+        self._top = max(self.cursor[0] - height + 1, min(self._top, self.cursor[0]), 0)
+        self._top = max(0, min(self._top, len(self.listed) - height))
         named = f"{row.step} {comparison_table.title_of(comparison, row)}"
-        below = len(self._rows) - self._top - height
+        below = len(self.listed) - self._top - height
         more = f"{below} more lines" if below > 0 else f"{self._top} lines above" if self._top > 0 else ""
         rules = explanation.rules(row, subject, columns, glyphs)
         self.fill(
@@ -312,31 +313,31 @@ class CompareScreen(BenchScreen):
         )
 
     def _table(self, comparison: Comparison, height: int) -> list[Line]:
-        columns, glyphs, chosen = self.size.width, self.glyphs, self._cursor[1]
-        shown = (self._cursor, self._top, height, glyphs)
+        columns, glyphs, chosen = self.size.width, self.glyphs, self.cursor[1]
+        shown = (self.cursor, self._top, height, glyphs)
         at = interval_table.layout(comparison, columns, chosen, self._first)
         self._first = at.first
-        on = forest.axis(interval_table.ratios(comparison, self._rows), comparison.margin, at.axis)
+        on = forest.axis(interval_table.ratios(comparison, self.listed), comparison.margin, at.axis)
         return [
             interval_table.header(comparison, at, on, chosen, glyphs),
-            *interval_table.table(comparison, self._rows, at, on, *shown),
+            *interval_table.table(comparison, self.listed, at, on, *shown),
         ]
 
     def _compare(self) -> None:
-        self._busy, self._problem = True, ""
+        self.busy, self.problem = True, ""
         self.run_worker(self._ask(), group="compare", exclusive=True, exit_on_error=False)
         self.draw()
 
     async def _ask(self) -> None:
         try:
             answer = await bench.ask_json("compare", *self._asked())
-            self._found = comparison_of(answer)
+            self.comparison = comparison_of(answer)
         except UserError as error:
-            self._busy = False
+            self.busy = False
             self._tell(str(error))
             return
-        self._busy = False
-        self._problem = ""
+        self.busy = False
+        self.problem = ""
         self._arrange()
 
     def _asked(self) -> tuple[str, ...]:
@@ -344,17 +345,17 @@ class CompareScreen(BenchScreen):
 
     def _tell(self, problem: str) -> None:
         """Show an error instead of a comparison, or below the one that is shown."""
-        if problem != self._problem:
-            if self._found is not None:
+        if problem != self.problem:
+            if self.comparison is not None:
                 self.bench.say(problem, "warning")
-            self._problem = problem
+            self.problem = problem
             self.draw()
 
     def _arrange(self, *, stay: bool = True) -> None:
         """Rebuild the lines, staying on the chosen one if it still exists."""
-        if self._found is None:
+        if self.comparison is None:
             return
-        place, subject = self._cursor
-        before = self._rows[place] if stay and self._rows else None
-        self._rows = comparison_table.rows(self._found, self._metrics, self._sort, self._wanted)
-        self._move_to(self._rows.index(before) if before in self._rows else place, subject)
+        place, subject = self.cursor
+        before = self.listed[place] if stay and self.listed else None
+        self.listed = comparison_table.rows(self.comparison, self._metrics, self._sort, self._wanted)
+        self._move_to(self.listed.index(before) if before in self.listed else place, subject)

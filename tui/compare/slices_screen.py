@@ -39,9 +39,9 @@ class SlicesScreen(BenchScreen):
         self._asked = tuple(asked)
         self._step = step
         self._subject = subject
-        self._found: SlicedStep | None = None
+        self.sliced_step: SlicedStep | None = None
         self._place = 0
-        self._problem = ""
+        self.problem = ""
 
     def parts(self) -> Sequence[Lines]:
         return [
@@ -58,18 +58,18 @@ class SlicesScreen(BenchScreen):
 
     def small(self) -> Sequence[Line]:
         pair = self.pair
-        if pair is None or self._found is None:
-            return [line((self.TITLE_WORD, "strong")), line(self._problem or "reading...")]
+        if pair is None or self.sliced_step is None:
+            return [line((self.TITLE_WORD, "strong")), line(self.problem or "reading...")]
         head = line((self.TITLE_WORD, "strong"), f" {self._step} {pair.subject} / {pair.base} #{pair.repeat}")
-        return [head, *slices_chart.summary(pair, self._found.check(pair.subject), self.size.width)]
+        return [head, *slices_chart.summary(pair, self.sliced_step.check(pair.subject), self.size.width)]
 
     @property
     def pair(self) -> SlicedPair | None:
-        pairs = self._found.of(self._subject.name) if self._found is not None else ()
+        pairs = self.sliced_step.of(self._subject.name) if self.sliced_step is not None else ()
         return pairs[self._place] if self._place < len(pairs) else None
 
     def action_pair(self, by: int) -> None:
-        pairs = self._found.of(self._subject.name) if self._found is not None else ()
+        pairs = self.sliced_step.of(self._subject.name) if self.sliced_step is not None else ()
         if len(pairs) < 2:
             self.bench.say("there is one pair of cells" if pairs else "there is no pair of cells")
             return
@@ -86,20 +86,20 @@ class SlicesScreen(BenchScreen):
     def draw(self) -> None:
         pair, columns, glyphs = self.pair, self.size.width, self.glyphs
         head: Line = ((f" {self.TITLE_WORD} ", "title"), (f" {self._step}", "strong"))
-        if pair is None or self._found is None:
-            waits = "reading..." if self._found is None else "no pair of cells has slices of this step"
-            message = folded(self._problem or waits, columns, "warning" if self._problem else "dim")
+        if pair is None or self.sliced_step is None:
+            waits = "reading..." if self.sliced_step is None else "no pair of cells has slices of this step"
+            message = folded(self.problem or waits, columns, "warning" if self.problem else "dim")
             self.fill(title=[head], summary=[], ratios=message, of=[], others=[], below=[])
             self.refresh_small()
             return
-        pairs = self._found.of(self._subject.name)
+        pairs = self.sliced_step.of(self._subject.name)
         which = f" pair {self._place + 1} of {len(pairs)}" if len(pairs) > 1 else ""
         cells = columns - slices_chart.LABEL_CELLS
         rows = self.query_one("#ratios").size.height
         low = OTHERS_ROWS["-tall" if self.has_class("-tall") else "-short"]
         self.fill(
-            title=[(*head, (f"  {pair.subject} / {pair.base}{which}", ""), (f"  {self._found.design}", "dim"))],
-            summary=slices_chart.summary(pair, self._found.check(pair.subject), columns),
+            title=[(*head, (f"  {pair.subject} / {pair.base}{which}", ""), (f"  {self.sliced_step.design}", "dim"))],
+            summary=slices_chart.summary(pair, self.sliced_step.check(pair.subject), columns),
             ratios=slices_chart.ratios(pair, cells, rows, glyphs),
             of=[rule(slices_chart.heading(pair), columns, glyphs)],
             others=slices_chart.others(pair, cells, low, glyphs),
@@ -110,7 +110,7 @@ class SlicesScreen(BenchScreen):
     async def _ask(self) -> None:
         try:
             answer = await bench.ask_json("compare", *self._asked, "--slices", self._step)
-            self._found = converted(answer, SlicedStep, "bench compare --slices --json")
+            self.sliced_step = converted(answer, SlicedStep, "bench compare --slices --json")
         except UserError as error:
-            self._problem = str(error)
+            self.problem = str(error)
         self.draw()

@@ -50,9 +50,9 @@ class GuidedBench(Bench):
 
     def guide(self, stops: Sequence[TourStop], pace: float = 1.0) -> None:
         """Set the stops before the application runs; `pace` multiplies all times."""
-        self._stops = tuple(stops)
-        self._pace = pace
-        self._stop, self._left = -1, 0  # where it is, and where it ended
+        self.stops = tuple(stops)
+        self.pace = pace
+        self.stop, self._left = -1, 0  # where it is, and where it ended
         self._box: GuideBox | None = None
         self._waits: Timer | None = None
         self._run = self.context.run
@@ -65,7 +65,7 @@ class GuidedBench(Bench):
         """Call `act` after a delay, unless something else is scheduled first."""
         if self._waits is not None:
             self._waits.stop()
-        self._waits = self.set_timer(seconds * self._pace, act)
+        self._waits = self.set_timer(seconds * self.pace, act)
 
     async def on_event(self, event: events.Event) -> None:
         """Handle the user's keys while the guide is active, and the one that resumes it."""
@@ -83,8 +83,8 @@ class GuidedBench(Bench):
             if self._box is not None:  # otherwise what the words are about is still to come
                 self._go_on()
         elif event.key == "left":
-            if self._box is not None and self._stop:
-                self._go_to(self._stop - 1)
+            if self._box is not None and self.stop:
+                self._go_to(self.stop - 1)
         elif event.key == "space" and self._box is not None:
             if self._waits is not None:
                 self._waits.stop()
@@ -96,33 +96,33 @@ class GuidedBench(Bench):
 
     @property
     def guided(self) -> bool:
-        return self._stop < len(self._stops)
+        return self.stop < len(self.stops)
 
     def _go_on(self) -> None:
         self.run_worker(self._next(), group="guide", exclusive=True, exit_on_error=False)
 
     def _go_to(self, place: int) -> None:
         """Come to a stop from anywhere: from the last one before it whose keys lead there from any screen."""
-        stops = self._stops[: place + 1]
+        stops = self.stops[: place + 1]
         first = max((at for at, stop in enumerate(stops) if stop.anew), default=0)
         self.action_open("live")
         if self._run is not None and self.context.run != self._run:
             self.select(self._run)
         keys = [key for stop in stops[first:] for key in stop.keys]
-        self._stop = place - 1
+        self.stop = place - 1
         self.run_worker(self._next(stops[first].replay, keys), group="guide", exclusive=True, exit_on_error=False)
 
     async def _next(self, replay: tuple[str, str] | None = None, keys: Sequence[str] | None = None) -> None:
         if self._waits is not None:
             self._waits.stop()
-        self._stop += 1
+        self.stop += 1
         if not self.guided:
             await self._end()
             self._say_over()
             return
-        stop = self._stops[self._stop]
+        stop = self.stops[self.stop]
         await self._remove()
-        replay = stop.replay if keys is None and self._stop else replay
+        replay = stop.replay if keys is None and self.stop else replay
         if replay is not None and self.context.run is not None:
             self.replay(self.context.run, *replay)
         self._press(stop.keys if keys is None else keys)
@@ -142,7 +142,7 @@ class GuidedBench(Bench):
         """Show the words once their subject is on the screen, or after enough attempts."""
         if not self.guided:
             return
-        if attempts and self._stops[self._stop].until not in self.screen_text():
+        if attempts and self.stops[self.stop].until not in self.screen_text():
             self._after(BETWEEN_KEYS_S, lambda: self._await(attempts - 1))
         else:
             self.call_later(self._tell)
@@ -150,12 +150,12 @@ class GuidedBench(Bench):
     async def _tell(self) -> None:
         if not self.guided:
             return
-        stop, screen = self._stops[self._stop], self.screen
+        stop, screen = self.stops[self.stop], self.screen
         if not isinstance(screen, BenchScreen):  # a question that has not been answered yet
             self._after(BETWEEN_KEYS_S, self._tell)
             return
         columns = max(20, screen.size.width - 4)
-        where = f"{self._stop + 1} of {len(self._stops)}"
+        where = f"{self.stop + 1} of {len(self.stops)}"
         lines = hanging(("", ""), stop.text, columns, "strong")
         lines.append(line((f"{where}   left/right: pages   space: hold   any other key: leave the guide", "dim")))
         self._box = GuideBox(lines)
@@ -169,8 +169,8 @@ class GuidedBench(Bench):
             await box.remove()
 
     async def _end(self) -> None:
-        self._left = max(0, min(self._stop, len(self._stops) - 1))
-        self._stop = len(self._stops)
+        self._left = max(0, min(self.stop, len(self.stops) - 1))
+        self.stop = len(self.stops)
         if self._waits is not None:
             self._waits.stop()
         await self._remove()

@@ -56,7 +56,7 @@ class HistoryScreen(BenchScreen):
         super().__init__()
         self.listing = HistoryListing(RunCache(self.context.out))
         self._picked: Path | None = None
-        self._reading = False
+        self.reading = False
         self._unread = True  # nothing has been read yet
         self._left_to_read = 0
 
@@ -68,8 +68,8 @@ class HistoryScreen(BenchScreen):
 
     def look(self) -> None:
         """Read changes, in a thread; do nothing while another screen is in front."""
-        if not self._reading and self.bench.current_mode == "history":
-            self._reading = True
+        if not self.reading and self.bench.current_mode == "history":
+            self.reading = True
             self.run_worker(self._read(), group="history", exit_on_error=False)
 
     async def _read(self) -> None:
@@ -78,7 +78,7 @@ class HistoryScreen(BenchScreen):
             await self._read_each(await asyncio.to_thread(cache.changed), self.listing.read)
             await self._read_each(self.listing.unread(), cache.read_cells)
         finally:
-            self._reading = False
+            self.reading = False
         self.gather()
 
     async def _read_each(self, folders: Sequence[Path], read: Callable[[Path], object]) -> None:
@@ -150,7 +150,7 @@ class HistoryScreen(BenchScreen):
 
     def _nothing(self) -> str:
         listing = self.listing
-        if self._reading:
+        if self.reading:
             return "reading"
         if listing.opened is not None:
             run = next((run for run in listing.cache.runs if run.folder == listing.opened), None)

@@ -53,7 +53,7 @@ class LiveScreen(BenchScreen):
 
     def parts(self) -> Sequence[Widget]:
         self.playback = Playback(self.context.clock)
-        self.painter = Painter(self.glyphs, self.playback, self.pointer, self._redraw)
+        self.painter = Painter(self.glyphs, self.playback, self.pointer, self.redraw)
         self.mouse = Mouse(self.painter.charts, self.pointer, self.playback, self._seek)
         return self.painter.parts()
 
@@ -67,23 +67,23 @@ class LiveScreen(BenchScreen):
 
     def on_mount(self) -> None:
         self.bench.run_selected.subscribe(self, lambda _: self.watch_run())
-        self.set_interval(GLANCE_S, self._glance)
+        self.set_interval(GLANCE_S, self.glance)
         self._open()
         self.repaint()  # before the layout, so that parts as high as their lines have that height in the first paint
         self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
         self.painter.settled = True
-        self._redraw()
+        self.redraw()
 
     def on_screen_resume(self) -> None:
         """Show a new selection at once; while painting is paused, the same moment again."""
         self._open()
         if self.painter.settled:
-            self.call_after_refresh(self._redraw if self.playback.held else self.repaint)
+            self.call_after_refresh(self.redraw if self.playback.held else self.repaint)
 
     def on_resize(self, _: events.Resize) -> None:
-        self.call_after_refresh(self._redraw)
+        self.call_after_refresh(self.redraw)
 
     # The run
 
@@ -104,9 +104,9 @@ class LiveScreen(BenchScreen):
         self._lay_out(interleaved=False)
         if self._paint is not None:
             self._paint.stop()
-        self._paint = self.set_interval(REPLAY_PAINT_S if self.playback.replay else PAINT_S, self._tick)
+        self._paint = self.set_interval(REPLAY_PAINT_S if self.playback.replay else PAINT_S, self.tick)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         if not self.is_current:
             return
         if self.playback.held or self.playback.at_rest:
@@ -114,7 +114,7 @@ class LiveScreen(BenchScreen):
         else:
             self.repaint()
 
-    def _glance(self) -> None:
+    def glance(self) -> None:
         """Show a stall as soon as it begins or ends, instead of at the next tick."""
         try:
             changed = self.is_current and self.playback.stalls_changed()
@@ -127,11 +127,11 @@ class LiveScreen(BenchScreen):
         self._open()
         player = self.player
         if player is not None:
-            self._try(lambda: self._show(player.look()))
+            self._try(lambda: self.show(player.look()))
         elif self.context.run is None:
             self._show_error("No run selected: start one in Launch (1), or choose one in History (5)" + DEMO)
 
-    def _show(self, view: ViewState) -> None:
+    def show(self, view: ViewState) -> None:
         if view.state not in ("running", "replay") and self.context.stopping == self.context.run:
             self.context.stopping = None  # it may be resumed
         view = replace(view, stopping=self.context.stopping == self.context.run)
@@ -142,7 +142,7 @@ class LiveScreen(BenchScreen):
         self._trouble = ""
         self._draw(self._lay_out(interleaved=view.interleaved is not None))
 
-    def _redraw(self) -> None:
+    def redraw(self) -> None:
         """Show the same moment in another size, another window or for another role."""
         layout = self._lay_out(interleaved=self.has_class("-interleaved"))
         if self._trouble:
@@ -276,12 +276,12 @@ class LiveScreen(BenchScreen):
     def action_heat(self) -> None:
         """Toggle between how long operations took and how many there were."""
         self.toggle_class("-heat")
-        self.call_after_refresh(self._redraw)
+        self.call_after_refresh(self.redraw)
 
     def action_log(self) -> None:
         """Toggle between the log and the charts and tables."""
         self.toggle_class("-log")
-        self.call_after_refresh(self._redraw)
+        self.call_after_refresh(self.redraw)
 
     def action_scroll_log(self, how: str) -> None:
         getattr(self.painter.log, f"scroll_{how}")(animate=False)
@@ -291,7 +291,7 @@ class LiveScreen(BenchScreen):
             self.notify_line(f"the second chart needs {ROOMY[0]} columns and {ROOMY[1]} rows")
             return
         self.painter.charts.figure += 1
-        self._redraw()
+        self.redraw()
 
     def action_role(self) -> None:
         self._heed(self.playback.next_role())
@@ -325,7 +325,7 @@ class LiveScreen(BenchScreen):
         if notice:
             self.notify_line(notice)
         if notice is not None:
-            self._redraw()
+            self.redraw()
 
     def action_zoom(self) -> None:
         """Cycle through ten minutes, one minute and the whole step; from a part, return to the whole."""
@@ -341,7 +341,7 @@ class LiveScreen(BenchScreen):
         elif self.pointer.at_rest:
             self.notify_line("the whole step is shown, and nothing read out")
         self.pointer.forget()
-        self._redraw()
+        self.redraw()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self._heed(self.mouse.move(event.screen_offset))
@@ -370,9 +370,9 @@ class LiveScreen(BenchScreen):
                 self._open_detail(clicked)
                 return
         self.pointer.point(axes.interval(clicked, self.view.at_ns, self.view.interleaved)[0])
-        self._redraw()
+        self.redraw()
 
     def on_click(self, event: events.Click) -> None:
         if self.view is not None and (role := self.painter.role_at(self.view, event.screen_offset)):
             self.playback.choose_role(role)
-            self._redraw()
+            self.redraw()

@@ -42,17 +42,17 @@ class StallScreen(BenchScreen):
 
     def on_mount(self) -> None:
         """Show the stall once the size is known, and again while it lasts."""
-        self.call_after_refresh(self._read)
-        self.set_interval(1.0, self._follow)
+        self.call_after_refresh(self.read)
+        self.set_interval(1.0, self.follow)
 
     def small(self) -> Sequence[Line]:
         return self._lines
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
         if self._stall.ended_ns is None and not self._player.replay:
-            self._read()
+            self.read()
 
-    def _read(self) -> None:
+    def read(self) -> None:
         try:
             with legible(self._player.run):
                 view = self._player.look()
@@ -85,4 +85,4 @@ class StallScreen(BenchScreen):
         if places:
             self._stall = main_stall(incidents[(places[0] + by) % len(incidents)])
         self.query_one(VerticalScroll).scroll_home(animate=False)
-        self._read()
+        self.read()

@@ -58,23 +58,23 @@ class ProbesScreen(BenchScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._run: Path | None = None
-        self._listed: Sequence[Mapping[str, Any]] = UNASKED
+        self.watched: Path | None = None
+        self.listed: Sequence[Mapping[str, Any]] = UNASKED
         self._chosen = ""  # probe
         self._role = ""
         self._window = 0
         self._log = False
-        self._reading = False
+        self.reading = False
         self._forget()
 
     def _forget(self) -> None:
         self._places: list[StepPlace] = []
         self._step: int | None = None  # chosen by the user; None: the newest, or the one being played
         self._news: News | None = None
-        self._series: ProbeSeries | None = None
+        self.series: ProbeSeries | None = None
         self._events: dict[int, EventRow] = {}
         self._roles: set[tuple[str, str]] = set()  # probe, role
-        self._trouble = ""
+        self.trouble = ""
         self._stacks: dict[Asked, FlameGraph | str] = {}  # or why it is missing
 
     # -- reading
@@ -85,20 +85,20 @@ class ProbesScreen(BenchScreen):
     @work(group="probes", exit_on_error=False)
     async def _ask(self) -> None:
         try:
-            self._listed = await bench.ask_json("list", "probes", "--out", str(self.context.out))
+            self.listed = await bench.ask_json("list", "probes", "--out", str(self.context.out))
         except UserError as error:
             self.bench.say(f"bench list probes: {error}", "warning")
         self.draw()
 
     def look(self) -> None:
         """Read on, in a thread; do nothing while another screen is in front."""
-        if self.context.run != self._run:
-            self._run = self.context.run
+        if self.context.run != self.watched:
+            self.watched = self.context.run
             self._forget()
             self.draw()
-        if self._run is not None and not self._reading and self.bench.current_mode == "probes":
-            self._reading = True
-            self.run_worker(self._read(self._run), group="reading", exit_on_error=False)
+        if self.watched is not None and not self.reading and self.bench.current_mode == "probes":
+            self.reading = True
+            self.run_worker(self._read(self.watched), group="reading", exit_on_error=False)
 
     async def _read(self, run: Path) -> None:
         try:
@@ -106,17 +106,17 @@ class ProbesScreen(BenchScreen):
                 wanted = self._wanted()
                 with legible(run):
                     news = await asyncio.to_thread(look, run, wanted)
-                if run != self._run:
+                if run != self.watched:
                     return
                 self._take(wanted, news)
                 now = self._wanted()
                 if (now.step is None) == (wanted.step is None) and (now.probe, now.role) == (wanted.probe, wanted.role):
                     break
         except UserError as error:
-            if run == self._run:
-                self._trouble = str(error)
+            if run == self.watched:
+                self.trouble = str(error)
         finally:
-            self._reading = False
+            self.reading = False
             self.draw()
 
     def _wanted(self) -> Wanted:
@@ -137,7 +137,7 @@ class ProbesScreen(BenchScreen):
         )
 
     def _take(self, wanted: Wanted, news: News) -> None:
-        self._trouble = ""
+        self.trouble = ""
         if news.places is not None:
             self._places = list(news.places)
         self._events |= {event.id: event for event in news.events}
@@ -147,7 +147,7 @@ class ProbesScreen(BenchScreen):
                 replace(place, step=news.step) if place.step.id == news.step.id else place for place in self._places
             ]
             self._roles |= news.roles
-            series, read = self._series, (news.step.id, wanted.probe, wanted.role)
+            series, read = self.series, (news.step.id, wanted.probe, wanted.role)
             if series is not None and (series.step.id, series.probe, series.role) == read:
                 series.take(news.frames)
 
@@ -170,7 +170,7 @@ class ProbesScreen(BenchScreen):
         self.draw()
 
     def _flame(self, place: StepPlace, role: str) -> Asked:
-        return Asked(self._run or Path(), place.step.name, (role,), cell=place.cell.id)
+        return Asked(self.watched or Path(), place.step.name, (role,), cell=place.cell.id)
 
     # -- the display
 
@@ -191,24 +191,24 @@ class ProbesScreen(BenchScreen):
         return Wanted().at_ns
 
     def _series_of(self, place: StepPlace) -> ProbeSeries:
-        if self._series is not None and self._series.step.id != place.step.id:
-            self._news, self._series, self._roles = None, None, set()
-        probe = self._row_name()
+        if self.series is not None and self.series.step.id != place.step.id:
+            self._news, self.series, self._roles = None, None, set()
+        probe = self.row_name()
         roles = in_order(role for name, role in self._roles if name == probe)
         role = self._role if self._role in roles or not roles else roles[0]
-        if self._series is None or (self._series.probe, self._series.role) != (probe, role):
-            self._series = ProbeSeries(place.step, probe, role)
-        return self._series
+        if self.series is None or (self.series.probe, self.series.role) != (probe, role):
+            self.series = ProbeSeries(place.step, probe, role)
+        return self.series
 
-    def _row_name(self) -> str:
+    def row_name(self) -> str:
         """The chosen probe; at first the most telling one with data."""
-        names = [str(row["probe"]) for row in self._listed]
+        names = [str(row["probe"]) for row in self.listed]
         if self._chosen in names:
             return self._chosen
         there = {probe for probe, _ in self._roles}
         return next((name for name in ("planner", "sched", "runq", "phases", "endpoint") if name in there), names[0])
 
-    def _moment(self) -> Moment | None:
+    def moment(self) -> Moment | None:
         place, news = self._place(), self._news
         if place is None:
             return None
@@ -219,13 +219,13 @@ class ProbesScreen(BenchScreen):
             for event in self._events.values()
             if event.kind == "stall" and event.step_id == place.step.id and event.started_ns <= at_ns
         ]
-        series = self._series if self._series is not None and self._series.step.id == place.step.id else None
+        series = self.series if self.series is not None and self.series.step.id == place.step.id else None
         stacks: FlameGraph | str = ""
         if series is not None and series.role and series.probe == STACKS:
             stacks = self._stacks_of(place, series.role)
         return Moment(
             place=place,
-            probe=self._row_name(),
+            probe=self.row_name(),
             series=series if series is not None and series.role else None,
             others=sorted({probe for probe, _ in self._roles}),
             stalls=stalls,
@@ -242,12 +242,12 @@ class ProbesScreen(BenchScreen):
     def _rows(self, moment: Moment | None) -> list[ProbeRow]:
         news = self._news
         if moment is None or news is None:
-            return probe_rows(self._listed, news.observers if news is not None else (), (), (), None)
+            return probe_rows(self.listed, news.observers if news is not None else (), (), (), None)
         step, attempt = moment.place.step, moment.place.attempt
         events = (event for event in self._events.values() if event.started_ns <= moment.at_ns)
         reports = [event for event in events if event.attempt_id == attempt.id]
         totals = step.totals if step.ended_ns is not None and moment.at_ns >= step.ended_ns else None
-        return probe_rows(self._listed, news.observers, news.fresh, reports, totals)
+        return probe_rows(self.listed, news.observers, news.fresh, reports, totals)
 
     # -- painting
 
@@ -262,12 +262,12 @@ class ProbesScreen(BenchScreen):
         if not self.is_mounted or not columns or self.has_class("-small"):
             self.refresh_small()
             return
-        moment = self._moment()
+        moment = self.moment()
         rows = self._rows(moment)
-        cursor = next((place for place, row in enumerate(rows) if row.probe == self._row_name()), 0)
-        if self._trouble or moment is None:
+        cursor = next((place for place, row in enumerate(rows) if row.probe == self.row_name()), 0)
+        if self.trouble or moment is None:
             title = line((" PROBES ".ljust(columns), "title"))
-            panels = folded(self._trouble or self._no_run(), columns, "warning")
+            panels = folded(self.trouble or self._no_run(), columns, "warning")
             strip: list[Line] = []
         else:
             title = probe_panels.title(moment, moment.series.role if moment.series else "", columns)
@@ -277,23 +277,23 @@ class ProbesScreen(BenchScreen):
         self.fill(title=[title], table=table, panels=panels, strip=strip, remarks=remarks)
 
     def _no_run(self) -> str:
-        if self._run is None:
+        if self.watched is None:
             return "No run selected: choose one in History (5)" + DEMO
-        return "reading" if self._reading else "no step has started yet"
+        return "reading" if self.reading else "no step has started yet"
 
     def small(self) -> Sequence[Line]:
-        moment = self._moment()
+        moment = self.moment()
         return probe_panels.small(moment, self._rows(moment))
 
     # -- keys
 
     def action_move(self, by: int) -> None:
-        names = [str(row["probe"]) for row in self._listed]
-        self._choose(max(0, min(names.index(self._row_name()) + by, len(names) - 1)))
+        names = [str(row["probe"]) for row in self.listed]
+        self._choose(max(0, min(names.index(self.row_name()) + by, len(names) - 1)))
 
     def _choose(self, place: int) -> None:
-        if 0 <= place < len(self._listed):
-            self._chosen = str(self._listed[place]["probe"])
+        if 0 <= place < len(self.listed):
+            self._chosen = str(self.listed[place]["probe"])
             self._again()
 
     def _again(self) -> None:
@@ -302,11 +302,11 @@ class ProbesScreen(BenchScreen):
         self.look()
 
     def action_role(self, by: int) -> None:
-        roles = in_order(role for name, role in self._roles if name == self._row_name())
+        roles = in_order(role for name, role in self._roles if name == self.row_name())
         if not roles:
             self.bench.say("this probe has no data for any role", "warning")
             return
-        now = self._series.role if self._series is not None else ""
+        now = self.series.role if self.series is not None else ""
         self._role = roles[((roles.index(now) if now in roles else 0) + by) % len(roles)]
         self._again()
 
@@ -325,7 +325,7 @@ class ProbesScreen(BenchScreen):
             self.bench.say(self._no_run(), "warning")
             return
         probes = {name for name, _ in self._roles}
-        chosen = self._series.probe if self._series is not None else ""
+        chosen = self.series.probe if self.series is not None else ""
         probe = OFFCPU if chosen == OFFCPU or STACKS not in probes else STACKS
         roles = in_order(role for name, role in self._roles if name == probe)
         if not roles:
@@ -334,7 +334,7 @@ class ProbesScreen(BenchScreen):
         if place.step.ended_ns is None:
             self.bench.say("stacks are added up when the step ends; left chooses a step before", "warning")
             return
-        shown = self._series.role if self._series is not None else ""
+        shown = self.series.role if self.series is not None else ""
         asked = replace(self._flame(place, roles[0]), roles=roles, offcpu=probe == OFFCPU)
         self.app.push_screen(FlameScreen(asked, shown if shown in roles else roles[0]))
 
@@ -352,17 +352,17 @@ class ProbesScreen(BenchScreen):
         self._again()
 
     def action_switch(self) -> None:
-        run, probe = self._run, self._row_name()
+        run, probe = self.watched, self.row_name()
         if run is None or not is_locked(run):
             refusal = "no run in progress: probes can be switched during a run only; for a new run use Launch (1)"
             self.bench.say(refusal, "warning")
             return
-        row = next((row for row in self._rows(self._moment()) if row.probe == probe), None)
+        row = next((row for row in self._rows(self.moment()) if row.probe == probe), None)
         word = "off" if row is not None and row.on else "on"
         self.bench.ask_bench(("probes", word, probe, str(run)), f"{probe}: {word}")
 
     def action_cost(self) -> None:
-        probe = self._row_name()
+        probe = self.row_name()
         if probe in (SAMPLED, AT_START):
             self.bench.say(f"{probe} is always on, so there are no cells without it to compare", "warning")
             return

@@ -35,7 +35,7 @@ class RateChart(Plain):
     ) -> None:
         super().__init__(id=id)
         self.glyphs = glyphs
-        self._log = log
+        self.logarithmic = log
         self._resized = resized  # called when the size has changed and the chart has to be shown again
         self.top = 0.0  # value at the upper edge
         self.foot = 0.0  # value at the lower edge
@@ -66,7 +66,7 @@ class RateChart(Plain):
             base = None
         greatest = max((span[1] for span in (*front, *back) if span is not None), default=0.0)
         least = min((span[0] for span in front if span is not None and span[0] > 0), default=greatest)
-        if self._log:
+        if self.logarithmic:
             self.foot, self.top = _decades(least, greatest)
             front = [_logarithms(span, self.foot) for span in front]
             edge = log10(self.top / self.foot)

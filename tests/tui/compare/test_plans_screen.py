@@ -29,8 +29,8 @@ def planned(tmp_path: Path) -> Path:
 def test_each_changed_plan_stands_beside_the_baselines(planned: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
-        assert screen._found is not None
-        changes, keys = screen._found.section("plans"), text_of(pilot).splitlines()[-1]
+        assert screen.comparison is not None
+        changes, keys = screen.comparison.section("plans"), text_of(pilot).splitlines()[-1]
         assert len(changes) > 1 and "more plans: p" in text_of(pilot)
         assert "p plans" in keys and keys.endswith("q quit") and len(keys) <= 80
         await pilot.press("p")

@@ -39,8 +39,8 @@ def test_a_running_run_is_compared_again_after_each_cell(recording: Path) -> Non
             finish(recording, cells)
             await until(pilot, lambda pairs=pairs: pairs in text_of(pilot))  # type: ignore[misc]
             assert (cells > 2) or "one pair: ratios only, no verdict can be given" in text_of(pilot)
-        assert screen._found is not None
-        assert len({cell.cell for cell in screen._found.cells}) == 6
+        assert screen.comparison is not None
+        assert len({cell.cell for cell in screen.comparison.cells}) == 6
 
     show_compare(recording, script)
 
@@ -110,7 +110,7 @@ def test_runs_that_were_picked_are_compared_together(recording: Path, tmp_path: 
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
         pilot.app.compare_runs([recording, second])  # type: ignore[attr-defined]
-        await until(pilot, lambda: screen._found is not None and len(screen._found.measured.folders) == 2)
+        await until(pilot, lambda: screen.comparison is not None and len(screen.comparison.measured.folders) == 2)
         assert "6 pairs" in text_of(pilot)
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("enter", *["down"] * 11)

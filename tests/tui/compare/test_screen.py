@@ -85,12 +85,12 @@ def test_another_base_turns_the_ratios_round(recording: Path) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         screen = await compared(pilot)
         await pilot.press("b", "down", "enter")
-        await until(pilot, lambda: screen._found is not None and screen._found.base == NEW)
+        await until(pilot, lambda: screen.comparison is not None and screen.comparison.base == NEW)
         assert "base 16.3-prebuilt" in text_of(pilot).splitlines()[1]
         assert re.search(r">l.i0 +rows/s +\d+k +~ 1\.134", text_of(pilot))
         await pilot.press("b", "escape")
-        assert screen._found is not None
-        assert screen._found.base == NEW
+        assert screen.comparison is not None
+        assert screen.comparison.base == NEW
 
     show_compare(recording, script)
 
@@ -100,23 +100,23 @@ def test_lines_are_sorted_found_and_chosen(recording: Path) -> None:
         screen = await compared(pilot)
         await pilot.press("s")
         assert "by effect" in text_of(pilot)
-        assert screen._rows[0].step == "qr100"  # its WAL per query differs most
+        assert screen.listed[0].step == "qr100"  # its WAL per query differs most
         await pilot.press("s")
         assert "worst first" in text_of(pilot)
-        assert (screen._rows[0].step, screen._rows[0].metric) == ("l.i1", "stalls")
+        assert (screen.listed[0].step, screen.listed[0].metric) == ("l.i1", "stalls")
         await pilot.press("s", "slash", *"l.i1 cpu less", "enter")
-        assert [(row.step, row.metric) for row in screen._rows] == [("l.i1", "server_cpu_us_per_op")]
+        assert [(row.step, row.metric) for row in screen.listed] == [("l.i1", "server_cpu_us_per_op")]
         assert "/l.i1 cpu less" in text_of(pilot)
         await pilot.press("slash", "escape")
-        assert len(screen._rows) == 1
+        assert len(screen.listed) == 1
         await pilot.press("slash", *(["backspace"] * 13), *"nowhere", "enter")
         assert "no line matches the filter" in text_of(pilot)
         await pilot.press("enter", "f")
         assert "no ratio selected" in text_of(pilot)
         await pilot.press("slash", *(["backspace"] * 7), "enter", "c", "a", "enter")
-        assert len({row.metric for row in screen._rows}) == 19
+        assert len({row.metric for row in screen.listed}) == 19
         await pilot.press("c", "a", "down", "down", "down", "x", "enter")
-        assert {row.metric for row in screen._rows} == {"rate_per_s", "ctx_switches_per_op"}
+        assert {row.metric for row in screen.listed} == {"rate_per_s", "ctx_switches_per_op"}
         assert "switch/row" in text_of(pilot)
 
     show_compare(recording, script)

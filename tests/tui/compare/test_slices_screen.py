@@ -37,7 +37,7 @@ async def opened(pilot: Pilot[Any]) -> SlicesScreen:
     await pilot.press("l")
     screen = pilot.app.screen
     assert isinstance(screen, SlicesScreen)
-    await until(pilot, lambda: screen._found is not None or bool(screen._problem))
+    await until(pilot, lambda: screen.sliced_step is not None or bool(screen.problem))
     return screen
 
 

@@ -58,7 +58,7 @@ def guide_text(app: GuidedBench) -> str:
 
 def test_every_stop_shows_what_it_tells_of(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        stops = app._stops
+        stops = app.stops
         assert len(stops) == 13
         for place, stop in enumerate(stops):
             await until(pilot, lambda place=place: f"{place + 1} of {len(stops)} " in guide_text(app))  # type: ignore[misc]
@@ -89,8 +89,8 @@ def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
 
 def test_it_is_resumed_though_it_had_not_begun(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        assert guide_text(app) == "" and app._stop == -1
-        app._pace = 1.0
+        assert guide_text(app) == "" and app.stop == -1
+        app.pace = 1.0
         await pilot.press("escape", "G")
         await until(pilot, lambda: "1 of 1 " in guide_text(app))
 

@@ -58,7 +58,7 @@ def opened(recording: Path, act: Act, size: tuple[int, int] = (80, 24), glyphs: 
         await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen))
         screen = pilot.app.screen
         assert isinstance(screen, FlameScreen)
-        await until(pilot, lambda: screen._graph is not None or bool(screen._problem))
+        await until(pilot, lambda: screen.graph is not None or bool(screen.problem))
         await act(pilot, screen)
         await pilot.pause()
         shown.append(text_of(pilot))
@@ -83,42 +83,42 @@ def test_keys_and_the_mouse_move_zoom_and_find(recording: Path) -> None:
     sampled(recording)
 
     async def act(pilot: Pilot[Any], screen: FlameScreen) -> None:
-        rows = screen._rows
+        rows = screen.boxes
         await pilot.press("down", "down", "down")
-        assert screen._rows is rows, "an arrow lays nothing out anew"
+        assert screen.boxes is rows, "an arrow lays nothing out anew"
         await pilot.press("enter")
-        assert screen._zoomed.name == "ExecModifyTable"
+        assert screen.zoomed.name == "ExecModifyTable"
         await pilot.press("down", "right")
-        assert screen._chosen.name == "ExecDelete"  # the wider one is further left
+        assert screen.chosen.name == "ExecDelete"  # the wider one is further left
         await pilot.press("left")
-        assert screen._chosen.name == "index_getnext"
+        assert screen.chosen.name == "index_getnext"
         await pilot.press("u")
-        assert screen._zoomed.name == "exec_simple_query"
+        assert screen.zoomed.name == "exec_simple_query"
         await pilot.press("escape")
-        assert screen._zoomed is screen._root
+        assert screen.zoomed is screen.root
         await pilot.press("slash", *"recv", "enter")
         await pilot.pause()
-        assert screen._chosen.name == "pq_recv_[k]"
+        assert screen.chosen.name == "pq_recv_[k]"
         assert "recv: 1 frames, 9.1% of all samples" in " ".join(text_of(pilot).split())
         await pilot.press("slash", *["backspace"] * 4, *"exec", "enter")
         await pilot.pause()
         names = []
         for _ in range(3):
-            names.append(screen._chosen.name)
+            names.append(screen.chosen.name)
             await pilot.press("n")
         assert set(names) == {"exec_simple_query", "ExecModifyTable", "ExecDelete"}
         await pilot.press("slash", *["backspace"] * 4, *"nowhere", "enter")
         await pilot.pause()
         assert "no function has nowhere in its name" in text_of(pilot)
         await pilot.press("w")
-        assert any(box.frame.name == "pg_plan_query" for row in screen._rows for box in row)  # gone in the other
+        assert any(box.frame.name == "pg_plan_query" for row in screen.boxes for box in row)  # gone in the other
         x, y = place_of(pilot, "ReadCommand") if "ReadCommand" in text_of(pilot) else place_of(pilot, "exec_simple")
         await pilot.click(offset=(x, y))
-        chosen = screen._chosen.name
+        chosen = screen.chosen.name
         assert chosen in ("ReadCommand", "exec_simple_query")
         await pilot.click(offset=(x, y), times=2)
         await pilot.pause()
-        assert screen._zoomed.name == chosen
+        assert screen.zoomed.name == chosen
         await pilot.press("o")
         await until(pilot, lambda: "run it with --probes offcpu" in " ".join(text_of(pilot).split()))
         for cell in read_manifest(recording).cells:
@@ -138,25 +138,23 @@ def test_functions_are_listed_and_lead_to_their_frames(recording: Path) -> None:
         assert shown.index("index_getnext") < shown.index("ExecDelete")  # what changed most comes first
         await pilot.press("down", "up", "enter")
         await pilot.pause()
-        assert not screen._by_function
-        assert screen._chosen.name in ("index_getnext", "get_actual_range")
-        assert {frame.name for frame in screen._found} == {screen._chosen.name}
+        assert not screen.by_function
+        assert screen.chosen.name in ("index_getnext", "get_actual_range")
+        assert {frame.name for frame in screen.matches} == {screen.chosen.name}
         await pilot.press("v", "slash", *["backspace"] * 20, *"exec", "enter")
         await pilot.pause()
-        functions = [function.name for function in screen._functions]
+        functions = [function.name for function in screen.functions]
         chosen = []
         for key in ("n", "n", "n", "N", "N", "N"):
             await pilot.press(key)
-            chosen.append(functions[screen._cursor])
+            chosen.append(functions[screen.cursor])
         assert "ExecDelete" in chosen and all("exec" in name.lower() for name in chosen), chosen
         assert chosen[3] == chosen[1] and chosen[4] == chosen[0]
-        assert screen._by_function
-        zoomed, side, cursor = screen._zoomed, screen._side, screen._cursor
+        assert screen.by_function
+        zoomed, side, cursor = screen.zoomed, screen.side, screen.cursor
         for key in ("w", "u", "backspace"):
             await pilot.press(key)
-            assert (screen._zoomed, screen._side, screen._cursor) == (zoomed, side, cursor), (
-                "the graph is not to be seen"
-            )
+            assert (screen.zoomed, screen.side, screen.cursor) == (zoomed, side, cursor), "the graph is not to be seen"
             assert "a key of the graph" in text_of(pilot)
         await pilot.resize_terminal(40, 14)  # too narrow for a graph
         await pilot.pause()
@@ -221,7 +219,7 @@ def test_names_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> No
         asked = Asked(run, "l.i1", ("insert",), "16.3", "17.0")
         screen = FlameScreen(asked)
         pilot.app.push_screen(screen)
-        await until(pilot, lambda: screen._graph is not None or bool(screen._problem))
+        await until(pilot, lambda: screen.graph is not None or bool(screen.problem))
         await pilot.press("down", "down")
         assert text_of(pilot).replace("\n", "").isprintable()
         assert "[/red]" in text_of(pilot)
@@ -239,8 +237,8 @@ def test_a_stalls_detail_leads_to_the_stacks_of_its_role(recording: Path) -> Non
         await pilot.press("n", "enter", "f")
         await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen))
         screen = pilot.app.screen
-        assert isinstance(screen, FlameScreen) and screen._asked.cell == STALLED
-        while screen._role != "delete":
+        assert isinstance(screen, FlameScreen) and screen.asked.cell == STALLED
+        while screen.role != "delete":
             await pilot.press("d")
         await until(pilot, lambda: "index_getnext" in text_of(pilot))
         await pilot.press("escape")
@@ -258,11 +256,11 @@ def test_probes_show_what_functions_took_and_lead_to_the_graph(recording: Path) 
         await pilot.press(*TO_STALL)
         screen: Any = pilot.app.screen
         for _ in range(9):
-            if screen._row_name() == "stacks":
+            if screen.row_name() == "stacks":
                 break
             await pilot.press("k")
         for _ in range(6):
-            if screen._series is not None and screen._series.role == "delete":
+            if screen.series is not None and screen.series.role == "delete":
                 break
             await pilot.press("d")
             await pilot.pause(0.1)

@@ -231,7 +231,7 @@ def test_launch_items_are_clicked_and_the_wheel_scrolls(answers: None, tmp_path:
         await pilot.click(offset=place_of(pilot, ">steps"))  # a title is no item
         assert screen.plan == before
         builds = screen.query_one("#builds", Panel)
-        pilot.app.screen._forward_event(
+        pilot.app.screen._forward_event(  # noqa: SLF001
             events.MouseScrollDown(None, 5, 5, 0, 1, 0, False, False, False, screen_x=5, screen_y=5)
         )
         await pilot.pause()

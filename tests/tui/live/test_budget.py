@@ -88,7 +88,7 @@ def test_a_pair_that_failed_is_not_to_come(live: Growing) -> None:
 def test_it_is_on_the_screen(live: Growing, size: tuple[int, int]) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         live.block(1000, 900)
-        screen._tick()
+        screen.tick()
         await pilot.pause()
         shown = text_of(pilot)
         assert "qr100 ±1.8%, ±1.1% by the end; decided 1 of 4; 5 pairs of 1m44s left" in shown

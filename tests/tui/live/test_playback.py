@@ -71,16 +71,16 @@ def test_a_replay_plays_by_its_clock_and_stands_while_it_is_held(recording: Path
 
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         hand.at_ns += 2 * SECOND_NS
-        screen._tick()
+        screen.tick()
         assert "00:00:02" in text_of(pilot)
         await pilot.press("full_stop", "full_stop")
         hand.at_ns += 2 * SECOND_NS
-        screen._tick()
+        screen.tick()
         assert "REPLAY x4" in text_of(pilot) and "00:00:10" in text_of(pilot)
         await pilot.press("space")
         shown = text_of(pilot)
         hand.at_ns += 60 * SECOND_NS
-        screen._tick()
+        screen.tick()
         assert text_of(pilot) == shown and "PAUSED" in shown
 
     replay(recording, check, at_s=0, clock=hand.clock)

@@ -28,7 +28,8 @@ async def press(pilot: Pilot[Any], *keys: str) -> str:
 
 async def at(pilot: Pilot[Any], kind: type[events.MouseEvent], x: int, y: int) -> str:
     """The mouse, with no widget of its own to tell it."""
-    pilot.app.screen._forward_event(kind(None, x, y, 0, 0, 1, False, False, False, screen_x=x, screen_y=y))
+    moved = kind(None, x, y, 0, 0, 1, False, False, False, screen_x=x, screen_y=y)
+    pilot.app.screen._forward_event(moved)  # noqa: SLF001
     await pilot.pause()
     await pilot.pause()
     return text_of(pilot)
@@ -61,7 +62,7 @@ def test_the_readouts_base_is_of_the_shown_role(recording: Path) -> None:
         for _ in range(2):
             await press(pilot, "left", "i")
             shown = text_of(pilot).splitlines()[3]
-            screen._redraw()
+            screen.redraw()
             await pilot.pause()
             assert text_of(pilot).splitlines()[3] == shown and " base " in shown
             bases.append(shown.split(" base ")[1].split()[0])

@@ -128,7 +128,7 @@ def test_between_steps_it_is_the_screen_of_one_cell_again(tmp_path: Path) -> Non
         for side in (0, 1):
             live.end_step(side)
         live.begin(0, "l.x", "index", 1)
-        screen._tick()
+        screen.tick()
         await pilot.pause()
         await pilot.pause()
         shown = text_of(pilot)

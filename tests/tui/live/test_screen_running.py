@@ -20,9 +20,9 @@ from tui.live.stall_screen import StallScreen
 
 def test_a_stall_is_shown_before_the_next_beat(tmp_path: Path) -> None:
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
-        screen._glance()
+        screen.glance()
         stall = live.stall()
-        screen._glance()  # five times a second
+        screen.glance()  # five times a second
         await pilot.pause()
         shown = text_of(pilot)
         assert "! STALL insert 0.0s so far" in shown
@@ -30,7 +30,7 @@ def test_a_stall_is_shown_before_the_next_beat(tmp_path: Path) -> None:
         assert "!" in next(row for row in shown.splitlines() if row.startswith("stalls"))
         live.second(insert=0)
         live.end_stall(stall, "backend 4100 is stopped (SIGSTOP)")
-        screen._glance()
+        screen.glance()
         await pilot.pause()
         assert "s so far" not in text_of(pilot)
         assert "1 stall of insert, 1.0s: backend 4100" in text_of(pilot)
@@ -48,8 +48,8 @@ def test_pausing_stops_painting_and_says_how_far_it_is_behind(tmp_path: Path) ->
         for _ in range(7):
             live.second(insert=7777)
         live.stall()
-        screen._tick()
-        screen._glance()
+        screen.tick()
+        screen.glance()
         await pilot.pause()
         shown = text_of(pilot)
         assert "PAUSED 7s behind" in shown and "7777" not in shown and "STALL" not in shown
@@ -92,7 +92,7 @@ def test_stalls_of_the_step_are_visited_with_their_details(tmp_path: Path) -> No
         live.second(insert=0)
         detail = pilot.app.screen
         assert isinstance(detail, StallScreen)
-        detail._follow()
+        detail.follow()
         await pilot.pause()
         assert "STALL  insert, 2.0 s" in text_of(pilot)
         await pilot.press("N", "q")
@@ -113,7 +113,7 @@ def test_the_detail_of_a_stall_stays_when_the_next_step_begins(tmp_path: Path) -
         live.journal.commit()
         detail = pilot.app.screen
         assert isinstance(detail, StallScreen)
-        detail._read()
+        detail.read()
         await pilot.press("n")
         await pilot.pause()
         (rate,) = [row for row in text_of(pilot).splitlines() if row.startswith(" insert/s")]
@@ -142,7 +142,7 @@ def test_the_chart_of_a_role_that_the_next_step_lacks_gives_way(tmp_path: Path) 
         live.end_step()
         live.journal.begin_step(live.attempt, 1, "l.i2", "write", 1000, planned_as("write"), live.hand.at_ns)
         live.journal.commit()
-        screen._tick()
+        screen.tick()
         await pilot.pause()
         assert "ins/s" in text_of(pilot) and "del/s" not in text_of(pilot)
 
@@ -184,7 +184,7 @@ def test_a_stopped_run_shows_the_key_that_resumes_it(tmp_path: Path) -> None:
         assert view is not None
         screen.context.stopping = screen.context.run
         for state, badge, hint in (("stopped", " STOPPED ", True), ("running", " REC ", False)):
-            screen._show(replace(view, state=state))
+            screen.show(replace(view, state=state))
             await pilot.pause()
             shown = text_of(pilot)
             assert shown.splitlines()[1].startswith(badge) and ("r on Launch (1) resumes" in shown) == hint
@@ -203,12 +203,12 @@ def test_a_run_that_was_asked_to_stop_is_stopping_at_once(tmp_path: Path, monkey
 
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         await pilot.press("S", "y")
-        screen._tick()
+        screen.tick()
         await pilot.pause()
         assert text_of(pilot).splitlines()[1].startswith(" STOPPING ")
         answered.set()
         await pilot.pause()
-        screen._tick()
+        screen.tick()
         await pilot.pause()
         assert text_of(pilot).splitlines()[1].startswith(" REC "), "it was refused"
         assert "nobody listens" in text_of(pilot)

@@ -236,7 +236,7 @@ def test_whoever_blocks_a_stalled_backend_is_shown(tmp_path: Path) -> None:
 
 def test_no_quantile_of_a_cell_lies_above_its_longest() -> None:
     figures = {"statements": 3, "service_p50_us": 43_775, "service_p99_us": 46_335, "max_s": 0.0461}
-    assert "p50 43.8k us, p99 46.1k us, max 46.1 ms" in words([cells_text._role("index", figures)])
+    assert "p50 43.8k us, p99 46.1k us, max 46.1 ms" in words([cells_text.role_line("index", figures)])
 
 
 def test_a_filter_is_seen_beside_a_long_name() -> None:

@@ -104,7 +104,7 @@ def test_no_run_no_step_and_a_run_that_is_gone_are_one_line(
     async def remove(pilot: Pilot[Any], screen: ProbesScreen) -> None:
         shutil.rmtree(recording)
         screen.look()
-        await until(pilot, lambda: bool(screen._trouble))
+        await until(pilot, lambda: bool(screen.trouble))
         await pilot.press("space", "d", "w", "l", "left", "right", "j", "k")
 
     assert "not a run's folder" in " ".join(show_probes(recording, then=remove).split())

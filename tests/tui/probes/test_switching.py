@@ -32,9 +32,9 @@ def test_a_probe_is_switched_on_and_off_in_a_running_step(
             await until(pilot, lambda: "ready, waiting" in text_of(pilot))
             await pilot.press("space")
             await until(pilot, lambda: "procsched is always on" in text_of(pilot))
-            first = screen._moment()
+            first = screen.moment()
             assert first is not None
-            await until(pilot, lambda: (now := screen._moment()) is not None and now.end_ns > first.end_ns)
+            await until(pilot, lambda: (now := screen.moment()) is not None and now.end_ns > first.end_ns)
 
         clock = __import__("tui.app", fromlist=["Clock"]).Clock()
         show_probes(run, then=act, clock=clock)
@@ -56,7 +56,7 @@ def test_a_probe_attached_to_a_running_step_is_seen_to_count(
 
         async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
             await until(pilot, lambda: "l.i1" in text_of(pilot).splitlines()[1])
-            while screen._row_name() != "planner":
+            while screen.row_name() != "planner":
                 await pilot.press("j")
             await pilot.press("space")
             await until(pilot, lambda: " on " in state(pilot) and "planner us " in text_of(pilot))

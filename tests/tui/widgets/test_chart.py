@@ -140,7 +140,7 @@ def test_an_empty_second_does_not_hide_its_column_in_log_scale() -> None:
         points.add((second + 1) * SECOND_NS, SECOND_NS, value)
 
     def act(chart: RateChart) -> None:
-        chart._log = True
+        chart.logarithmic = True
         chart.show(points, minutes(600))
         assert (chart.foot, chart.top) == (100.0, 1000.0)
 

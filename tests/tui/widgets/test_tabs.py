@@ -62,11 +62,11 @@ def test_the_end_of_a_run_is_told_on_another_screen(tmp_path: Path) -> None:
             app = pilot.app
             assert isinstance(app, Bench)
             await pilot.press("5")
-            app._notice_end()
+            app.notice_end()
             live.end_step()
             live.journal.end_attempt(live.attempt, live.hand.at_ns, "finished")
             engine.close()
-            app._notice_end()
+            app.notice_end()
             await until(pilot, lambda: "has finished: 3 compares" in " ".join(app.screen_text().split()))
 
         drive(script, live.run, tmp_path, clock=live.hand.clock)
