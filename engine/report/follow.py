@@ -161,7 +161,7 @@ def _unit(view: ViewState) -> str:
     return primary.unit if primary is not None and primary.live else ""
 
 
-class News:
+class RunNews:
     """Lines that are printed once: stalls that ended, cells that failed, what probes reported."""
 
     def __init__(self, known: Iterable[str]) -> None:
@@ -206,7 +206,7 @@ def follow(run: Path, console: PlainConsole, known: Iterable[str] = ()) -> None:
     def put(text: str) -> None:
         console.say(text)
 
-    news = News(known)
+    news = RunNews(known)
     last_line_s, last_place = 0.0, ""
     with Player(run) as player:
         while True:

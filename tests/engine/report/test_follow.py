@@ -213,7 +213,7 @@ def test_a_stall_that_several_clients_are_in_is_told_once(tmp_path: Path) -> Non
         for stall in player.look().stalls:
             live.journal.update_event(stall.id, live.hand.at_ns, stall.data)
         live.journal.commit()
-        news = follow.News(())
+        news = follow.RunNews(())
         assert [text.partition("! ")[2] for text in news.of(player.look(), ())] == [
             part.replace(" so far", "") for part in parts
         ]
