@@ -13,12 +13,14 @@ from engine.report import follow
 from engine.report.console import PlainConsole
 from tests.support.hostile import EVIL, poison
 from tests.support.journal import growing
-from tests.support.screens import drive
+from tests.support.screens import drive, until
 from tui.app import Bench
 from tui.marks import line
 from tui.screens.dialogs import AskScreen, LineScreen, PagesScreen, PickScreen, TickScreen
 
 pytestmark = pytest.mark.slow  # opens the interface
+
+SHOWN = "[/red][bold]\\u202e"
 
 
 @pytest.fixture
@@ -70,12 +72,11 @@ def test_what_lies_over_a_screen_shows_it_as_text(tmp_path: Path) -> None:
             PagesScreen(EVIL, [line(EVIL)]),
         ):  # fmt: skip
             pilot.app.push_screen(over)
-            await pilot.pause()
-            assert "[/red][bold]\\u202e" in harmless(pilot)
+            await until(pilot, lambda over=over: pilot.app.screen is over and SHOWN in harmless(pilot))  # type: ignore[misc]
             pilot.app.pop_screen()
         pilot.app.say(EVIL)  # type: ignore[attr-defined]
         await pilot.pause()
-        assert "[/red][bold]\\u202e" in harmless(pilot)
+        assert SHOWN in harmless(pilot)
 
     drive(script, None, tmp_path)
 

@@ -10,7 +10,7 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from tests.support.screens import drive, place_of, read, screen_of, until
+from tests.support.screens import drive, place_of, read, screen_of, text_of, until
 from tui.compare.screen import CompareScreen
 from tui.history.screen import HistoryScreen
 from tui.probes.screen import ProbesScreen
@@ -44,15 +44,13 @@ def test_one_and_some_of_a_list_are_clicked(tmp_path: Path) -> None:
         answers: list[tuple[str, ...] | None] = []
         choices = [(name, f"choice {name}") for name in "abc"]
         pilot.app.push_screen(PickScreen("which one", choices, "b"), answers.append)
-        await pilot.pause()
-        assert "> choice b" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "> choice b" in text_of(pilot))
         await pilot.click(offset=place_of(pilot, "choice c"))
         await pilot.pause()
         pilot.app.push_screen(TickScreen("which", choices, ["a"]), answers.append)
-        await pilot.pause()
+        await until(pilot, lambda: "> [x] choice a" in text_of(pilot))
         await pilot.click(offset=place_of(pilot, "choice b"))
-        await pilot.pause()
-        assert "> [x] choice b" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "> [x] choice b" in text_of(pilot))
         await pilot.press("up", "space", "enter")
         await pilot.pause()
         assert answers == [("c",), ("b",)]
@@ -65,11 +63,9 @@ def test_a_long_list_scrolls_to_its_cursor(tmp_path: Path) -> None:
         answers: list[tuple[str, ...] | None] = []
         choices = [(str(number), f"choice {number}") for number in range(100)]
         pilot.app.push_screen(PickScreen("which one", choices, "50"), answers.append)
-        await pilot.pause()
-        assert "> choice 50" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "> choice 50" in text_of(pilot))
         await pilot.press("end", "k")
-        await pilot.pause()
-        assert "> choice 98" in pilot.app.screen_text()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "> choice 98" in text_of(pilot))
         assert pilot.app.screen.query_one(OptionList).scroll_offset.y > 50
         await pilot.press("enter")
         await pilot.pause()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.support.screens import drive
+from tests.support.screens import drive, text_of, until
 from tui.app import Bench
 from tui.screens.dialogs import LineScreen
 
@@ -21,8 +21,7 @@ def test_what_is_typed_is_seen(recording: Path, size: tuple[int, int]) -> None:
     async def script(pilot: Pilot[Any]) -> None:
         assert isinstance(pilot.app, Bench)
         pilot.app.push_screen(LineScreen("What?", "as it was"))
-        await pilot.pause()
-        assert "as it was" in pilot.app.screen_text()
+        await until(pilot, lambda: "as it was" in text_of(pilot))
         await pilot.press("end", "comma", "n", "e", "w")
         await pilot.pause()
         assert "as it was,new" in pilot.app.screen_text()
