@@ -21,8 +21,17 @@ from workloads.client.counter_page import Control, Page, Word
 from workloads.client.launcher import Team, run
 from workloads.client.process import Gates, await_quota, await_slice, check_stop, clock, recorder
 
-ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)",
-         "long": b"SELECT count(*) FROM generate_series(1, 600000)"}  # fmt: skip
+
+def computing(ms: int) -> str:
+    """A query that computes for so long on any machine. Of a time in which it is stopped it counts 1 ms."""
+    return f"""WITH RECURSIVE computing (at, done) AS (
+        SELECT clock_timestamp(), interval '0'
+        UNION ALL
+        SELECT clock_timestamp(), done + least(clock_timestamp() - at, '1 ms') FROM computing WHERE done < '{ms} ms'
+    ) SELECT max(done) >= '{ms} ms' FROM computing"""
+
+
+ASKED = {"one": b"SELECT 1", "two": b"SELECT 2", "late": b"SELECT pg_sleep(0.004)", "long": computing(150).encode()}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

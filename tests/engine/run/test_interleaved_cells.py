@@ -133,7 +133,7 @@ def written(bench: Bench) -> set[tuple[str, int, int]]:
 def test_load_and_writes_have_equal_work_in_each_block(bench: Bench, pair: str) -> None:
     plan = ("--rows", "10000", "--rows-written", "10000", "--clients", "2", "--set", "shared_buffers=64MB")
     options = ("--steps", "l.i0,l.x,l.i1", "--repeats", "1", "--interleave", "slices", "--slice-ms", "20")
-    done = bench("--pg", pair, *plan, *options)
+    done = bench("--pg", pair, *plan, *options, *WAITING, "--set", "commit_delay=5000")
     assert done.returncode == 0, done.stderr
     nothing_left(bench)
     for step in ("l.i0", "l.i1"):
@@ -183,7 +183,7 @@ def test_a_slower_index_build_is_found_in_cut_statements(bench: Bench, label: st
 
 QUERIES = ("--query-seconds", "60", "--steps", "l.i0,l.x,qr100")
 WRITES = ("--rows-written", "50000000", *WAITING, "--steps", "l.i0,l.x,l.i1")
-INDEXES = ("-O", "index_builds=100", "--steps", "l.i0,l.x")
+INDEXES = ("--rows", "20000", "-O", "index_builds=100", "--steps", "l.i0,l.x")
 
 
 @pytest.mark.parametrize(("victim", "steps"), [("server", QUERIES), ("engine", WRITES), ("conductor", INDEXES)])

@@ -11,6 +11,7 @@ import pytest
 from engine.core.model import Build
 from engine.postgres.server import Server
 from tests.support.benchcall import Bench
+from tests.support.toy import computing
 
 APP = Path(__file__).parents[2] / "workloads" / "own" / "app"
 OLD, NEW = 14, 17
@@ -53,7 +54,7 @@ LEFT_OUT = (
     "left out of app.sql: 1 database property, 1 setting, 1 event trigger, 3 publications, 1 comment, 2 policies, "
     "1 privilege"
 )
-STATEMENTS = """
+STATEMENTS = f"""
 -- name: sales_by_region
 SELECT r.name, count(*) FROM regions r JOIN customers c ON c.region_id = r.id JOIN orders o ON o.customer_id = c.id
 GROUP BY r.name;
@@ -62,7 +63,7 @@ SELECT any_value(id) FROM regions;
 -- name: version
 SELECT version();
 -- name: outlasts_slices
-SELECT count(*) FROM generate_series(1, 300000);
+{computing(100)};
 """
 
 
