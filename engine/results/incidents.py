@@ -13,6 +13,9 @@ FOREVER_NS = 2**63
 # Causes that say little: nothing was found, or another role of the client (or the client itself, on that role's behalf)
 # is waited for, whose own stall says why.
 LEAST_TELLING = ("", "unknown", "partner", "client")
+# A process that is stopped may hold what the other roles wait for, such as the lock for writing WAL; and they may have
+# waited for a larger share of their stalls.
+STOPPED, HELD_UP = "stopped", 0.5  # from this share on
 
 
 def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | None]]) -> list[tuple[T, ...]]:
@@ -39,6 +42,7 @@ def ranked(stalls: Iterable[T], cause: Callable[[T], tuple[str, str, float]]) ->
     def place(stall: T) -> tuple[int, float, tuple[int, str]]:
         role, name, score = cause(stall)
         telling = LEAST_TELLING.index(name) if name in LEAST_TELLING else len(LEAST_TELLING)
-        return -telling, -round(score, 1), role_place(role)
+        holds = name == STOPPED and score >= HELD_UP
+        return -telling - holds, -round(score, 1), role_place(role)
 
     return sorted(stalls, key=place)

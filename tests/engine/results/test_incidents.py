@@ -44,6 +44,13 @@ def test_a_cause_outranks_a_wait_for_another_role() -> None:
     assert ranked(ranks, lambda cause: ("insert", *cause)) == ranks[::-1]
 
 
+def test_who_is_stopped_outranks_who_waits_for_it_longer() -> None:
+    waits = ("delete", "wal", 0.9)
+    for score, first in ((0.8, "insert"), (0.5, "insert"), (0.4, "delete")):
+        stalls = [waits, ("insert", "stopped", score)]
+        assert ranked(stalls, lambda stall: stall)[0][0] == first
+
+
 @given(st.permutations([("query", 0.96), ("zeta", 1.0), ("insert", 1.0), ("delete", 0.4), ("query2", 0.97)]))
 def test_roles_go_by_share_and_equal_shares_by_role(stalls: list[tuple[str, float]]) -> None:
     order = ["insert", "query", "query2", "zeta", "delete"]
