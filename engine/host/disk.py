@@ -21,6 +21,7 @@ _ERRORS = (errno.ENOSPC, errno.EDQUOT)
 # Where a full disk keeps SQLite from growing the memory that it shares with readers, it is an "I/O error".
 _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 _FULL = re.compile("No space left on device|Disk quota exceeded|database or disk is full")
+_NAMED = " is full)"  # by `with_name` before
 _FULL_BYTES = 1 << 20  # less than that is free
 _PATH = re.compile(r"(?<![\w.])/[^\s'\":;,]+")
 _SHARED_MEMORY = ("shared memory segment", Path("/dev/shm"))  # by the name of a segment, which is not a path
@@ -42,6 +43,8 @@ def with_name(text: str, path: Path) -> str:
 
     PostgreSQL does not always report why it could not write: any message counts while the disk of `path` is full.
     """
+    if text.endswith(_NAMED):
+        return text
     words = _FULL.search(text)
     if words is None:
         return text if free_bytes(path) >= _FULL_BYTES else f"{text} ({full(path)})"

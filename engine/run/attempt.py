@@ -155,7 +155,7 @@ class CellAttempt:
             origin["server"] = server.record()
             journal.update_origin(attempt, origin)
             with (
-                _blamed(server),
+                _blamed(server, folder),
                 StepRunner(manifest, cell, server, attempt, stop, commands, host, self.idle_servers) as runner,
             ):
                 self.runner = runner
@@ -208,14 +208,20 @@ class CellAttempt:
 
 
 @contextmanager
-def _blamed(server: CellServer) -> Iterator[None]:
-    """Put an error down to the server if it has ended: its clients notice before it can be reaped."""
+def _blamed(server: CellServer, folder: Path) -> Iterator[None]:
+    """Put an error down to the server if it has ended: its clients notice before it can be reaped.
+
+    Or else to a full disk, while the cluster still takes room on it.
+    """
     try:
         yield
     except (UserError, StepFailed, MonitorError, psycopg.Error, OSError) as error:
+        text = disk.with_name(str(error), folder)
         deadline = time.monotonic() + BLAME_S
         while time.monotonic() < deadline:
             if died := server.died_reason():
                 raise StepFailed(died) from error
             time.sleep(POLL_S)
+        if text != str(error):
+            raise StepFailed(text) from error
         raise

@@ -55,7 +55,9 @@ def test_whatever_finds_a_disk_full_names_it(tmp_path: Path) -> None:
             write()
         assert caught.value.__cause__ is not None
         text = str(caught.value.__cause__)
-        assert disk.with_name(text, tmp_path).startswith(f"{text} (the disk mounted at {mount.point}")
+        message = disk.with_name(text, tmp_path)
+        assert message.startswith(f"{text} (the disk mounted at {mount.point}")
+        assert disk.with_name(message, tmp_path) == message, "once is enough"
     damaged = sqlite3.OperationalError("disk I/O error")
     damaged.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
     with pytest.raises(sqlite3.OperationalError), disk.named_when_full(tmp_path):
