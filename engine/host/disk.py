@@ -21,7 +21,7 @@ _ERRORS = (errno.ENOSPC, errno.EDQUOT)
 # Where a full disk keeps SQLite from growing the memory that it shares with readers, it is an "I/O error".
 _CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 _FULL = re.compile("No space left on device|Disk quota exceeded|database or disk is full")
-_NAMED = " is full)"  # by `with_name` before
+_NAMED = re.compile("the disk (mounted at|of) .* is full")
 _FULL_BYTES = 1 << 20  # less than that is free
 _PATH = re.compile(r"(?<![\w.])/[^\s'\":;,]+")
 _SHARED_MEMORY = ("shared memory segment", Path("/dev/shm"))  # by the name of a segment, which is not a path
@@ -42,8 +42,9 @@ def with_name(text: str, path: Path) -> str:
     """A message of any program; if it is about a full disk, with the disk's name: by the path in it, else by `path`.
 
     PostgreSQL does not always report why it could not write: any message counts while the disk of `path` is full.
+    One that names a full disk stays as it is.
     """
-    if text.endswith(_NAMED):
+    if _NAMED.search(text):
         return text
     words = _FULL.search(text)
     if words is None:

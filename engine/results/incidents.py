@@ -36,13 +36,14 @@ def incidents(stalls: Iterable[T], span: Callable[[T], tuple[int, int, int | Non
 def ranked(stalls: Iterable[T], cause: Callable[[T], tuple[str, str, float]]) -> list[T]:
     """An incident's stalls, the most telling first. `cause`: role, likeliest cause's name ('': none) and score.
 
-    Scores come from samples, so they are compared in tenths; ties go by role.
+    Scores come from samples, so they are compared in tenths; ties go by role. One of a process that is stopped for half
+    of it comes first.
     """
 
     def place(stall: T) -> tuple[int, float, tuple[int, str]]:
         role, name, score = cause(stall)
         telling = LEAST_TELLING.index(name) if name in LEAST_TELLING else len(LEAST_TELLING)
-        holds = name == STOPPED and score >= HELD_UP
+        holds = name == STOPPED and round(score, 1) >= HELD_UP
         return -telling - holds, -round(score, 1), role_place(role)
 
     return sorted(stalls, key=place)

@@ -211,17 +211,18 @@ class CellAttempt:
 def _blamed(server: CellServer, folder: Path) -> Iterator[None]:
     """Put an error down to the server if it has ended: its clients notice before it can be reaped.
 
-    Or else to a full disk, while the cluster still takes room on it.
+    If it has not, put it down to the disk, if that was full when the error came: later the cluster is gone.
     """
     try:
         yield
     except (UserError, StepFailed, MonitorError, psycopg.Error, OSError) as error:
-        text = disk.with_name(str(error), folder)
+        text = str(error) or type(error).__name__
+        named = disk.with_name(text, folder)
         deadline = time.monotonic() + BLAME_S
         while time.monotonic() < deadline:
             if died := server.died_reason():
                 raise StepFailed(died) from error
             time.sleep(POLL_S)
-        if text != str(error):
-            raise StepFailed(text) from error
+        if named != text:
+            raise StepFailed(named) from error
         raise

@@ -46,7 +46,7 @@ def test_a_cause_outranks_a_wait_for_another_role() -> None:
 
 def test_who_is_stopped_outranks_who_waits_for_it_longer() -> None:
     waits = ("delete", "wal", 0.9)
-    for score, first in ((0.8, "insert"), (0.5, "insert"), (0.4, "delete")):
+    for score, first in ((0.8, "insert"), (0.46, "insert"), (0.44, "delete")):
         stalls = [waits, ("insert", "stopped", score)]
         assert ranked(stalls, lambda stall: stall)[0][0] == first
 
