@@ -12,10 +12,14 @@ import pytest
 from tests.support.second_try import MOST, main
 
 HOME = Path(__file__).parents[2]
+FEW = 3
 CONFTEST = """
 from pathlib import Path
 import pytest
+from tests.support import second_try
 from tests.support.second_try import *
+
+second_try.MOST = {most}
 
 @pytest.fixture(scope="session")
 def servers():
@@ -49,17 +53,17 @@ def test_other():
 @pytest.mark.parametrize(
     ("failing", "passes", "options", "code", "counts", "named"),
     [
-        (MOST, True, (), 0, f"{MOST + 1} passed in", MOST),
-        (MOST, True, ("-n2",), 0, f"{MOST + 1} passed in", MOST),
+        (FEW, True, (), 0, f"{FEW + 1} passed in", FEW),
+        (FEW, True, ("-n2",), 0, f"{FEW + 1} passed in", FEW),
         (1, False, ("-n2",), 1, "1 failed, 1 passed in", 0),
-        (MOST + 1, True, ("-n2",), 1, f"{MOST + 1} failed, 1 passed in", 0),
+        (FEW + 1, True, ("-n2",), 1, f"{FEW + 1} failed, 1 passed in", 0),
         (2, True, ("--maxfail=1",), 1, "1 failed in", 0),
     ],
 )
 def test_a_few_tests_are_tried_again_and_named_if_they_pass_then(
     tmp_path: Path, failing: int, passes: bool, options: tuple[str, ...], code: int, counts: str, named: int
 ) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "conftest.py").write_text(CONFTEST.format(most=FEW))
     (tmp_path / "test_module.py").write_text(MODULE.format(failing=failing, passes=passes))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
     environment = os.environ | {"PYTHONPATH": str(HOME)}
