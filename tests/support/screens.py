@@ -187,7 +187,7 @@ def _complete(screen: Screen[Any]) -> bool:
         case ProbesScreen():
             series = screen.series
             listed = screen.listed is not UNASKED and series is not None and series.whole
-            return not screen.reading and (screen.watched is None or bool(screen.trouble) or listed)
+            return not screen.reading and (screen.watched_run is None or bool(screen.trouble) or listed)
         case LaunchScreen():
             return bool(screen.checks) and bool(screen.offer.builds)
     return True

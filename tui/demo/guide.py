@@ -52,7 +52,7 @@ class GuidedBench(Bench):
         """Set the stops before the application runs; `pace` multiplies all times."""
         self.stops = tuple(stops)
         self.pace = pace
-        self.stop, self._left = -1, 0  # where it is, and where it ended
+        self.place, self._left = -1, 0  # where it is, and where it ended
         self._box: GuideBox | None = None
         self._waits: Timer | None = None
         self._run = self.context.run
@@ -83,8 +83,8 @@ class GuidedBench(Bench):
             if self._box is not None:  # otherwise what the words are about is still to come
                 self._go_on()
         elif event.key == "left":
-            if self._box is not None and self.stop:
-                self._go_to(self.stop - 1)
+            if self._box is not None and self.place:
+                self._go_to(self.place - 1)
         elif event.key == "space" and self._box is not None:
             if self._waits is not None:
                 self._waits.stop()
@@ -96,7 +96,7 @@ class GuidedBench(Bench):
 
     @property
     def guided(self) -> bool:
-        return self.stop < len(self.stops)
+        return self.place < len(self.stops)
 
     def _go_on(self) -> None:
         self.run_worker(self._next(), group="guide", exclusive=True, exit_on_error=False)
@@ -109,20 +109,20 @@ class GuidedBench(Bench):
         if self._run is not None and self.context.run != self._run:
             self.select(self._run)
         keys = [key for stop in stops[first:] for key in stop.keys]
-        self.stop = place - 1
+        self.place = place - 1
         self.run_worker(self._next(stops[first].replay, keys), group="guide", exclusive=True, exit_on_error=False)
 
     async def _next(self, replay: tuple[str, str] | None = None, keys: Sequence[str] | None = None) -> None:
         if self._waits is not None:
             self._waits.stop()
-        self.stop += 1
+        self.place += 1
         if not self.guided:
             await self._end()
             self._say_over()
             return
-        stop = self.stops[self.stop]
+        stop = self.stops[self.place]
         await self._remove()
-        replay = stop.replay if keys is None and self.stop else replay
+        replay = stop.replay if keys is None and self.place else replay
         if replay is not None and self.context.run is not None:
             self.replay(self.context.run, *replay)
         self._press(stop.keys if keys is None else keys)
@@ -142,7 +142,7 @@ class GuidedBench(Bench):
         """Show the words once their subject is on the screen, or after enough attempts."""
         if not self.guided:
             return
-        if attempts and self.stops[self.stop].until not in self.screen_text():
+        if attempts and self.stops[self.place].until not in self.screen_text():
             self._after(BETWEEN_KEYS_S, lambda: self._await(attempts - 1))
         else:
             self.call_later(self._tell)
@@ -150,12 +150,12 @@ class GuidedBench(Bench):
     async def _tell(self) -> None:
         if not self.guided:
             return
-        stop, screen = self.stops[self.stop], self.screen
+        stop, screen = self.stops[self.place], self.screen
         if not isinstance(screen, BenchScreen):  # a question that has not been answered yet
             self._after(BETWEEN_KEYS_S, self._tell)
             return
         columns = max(20, screen.size.width - 4)
-        where = f"{self.stop + 1} of {len(self.stops)}"
+        where = f"{self.place + 1} of {len(self.stops)}"
         lines = hanging(("", ""), stop.text, columns, "strong")
         lines.append(line((f"{where}   left/right: pages   space: hold   any other key: leave the guide", "dim")))
         self._box = GuideBox(lines)
@@ -169,8 +169,8 @@ class GuidedBench(Bench):
             await box.remove()
 
     async def _end(self) -> None:
-        self._left = max(0, min(self.stop, len(self.stops) - 1))
-        self.stop = len(self.stops)
+        self._left = max(0, min(self.place, len(self.stops) - 1))
+        self.place = len(self.stops)
         if self._waits is not None:
             self._waits.stop()
         await self._remove()

@@ -58,7 +58,7 @@ class ProbesScreen(BenchScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.watched: Path | None = None
+        self.watched_run: Path | None = None
         self.listed: Sequence[Mapping[str, Any]] = UNASKED
         self._chosen = ""  # probe
         self._role = ""
@@ -92,13 +92,13 @@ class ProbesScreen(BenchScreen):
 
     def look(self) -> None:
         """Read on, in a thread; do nothing while another screen is in front."""
-        if self.context.run != self.watched:
-            self.watched = self.context.run
+        if self.context.run != self.watched_run:
+            self.watched_run = self.context.run
             self._forget()
             self.draw()
-        if self.watched is not None and not self.reading and self.bench.current_mode == "probes":
+        if self.watched_run is not None and not self.reading and self.bench.current_mode == "probes":
             self.reading = True
-            self.run_worker(self._read(self.watched), group="reading", exit_on_error=False)
+            self.run_worker(self._read(self.watched_run), group="reading", exit_on_error=False)
 
     async def _read(self, run: Path) -> None:
         try:
@@ -106,14 +106,14 @@ class ProbesScreen(BenchScreen):
                 wanted = self._wanted()
                 with legible(run):
                     news = await asyncio.to_thread(look, run, wanted)
-                if run != self.watched:
+                if run != self.watched_run:
                     return
                 self._take(wanted, news)
                 now = self._wanted()
                 if (now.step is None) == (wanted.step is None) and (now.probe, now.role) == (wanted.probe, wanted.role):
                     break
         except UserError as error:
-            if run == self.watched:
+            if run == self.watched_run:
                 self.trouble = str(error)
         finally:
             self.reading = False
@@ -170,7 +170,7 @@ class ProbesScreen(BenchScreen):
         self.draw()
 
     def _flame(self, place: StepPlace, role: str) -> Asked:
-        return Asked(self.watched or Path(), place.step.name, (role,), cell=place.cell.id)
+        return Asked(self.watched_run or Path(), place.step.name, (role,), cell=place.cell.id)
 
     # -- the display
 
@@ -277,7 +277,7 @@ class ProbesScreen(BenchScreen):
         self.fill(title=[title], table=table, panels=panels, strip=strip, remarks=remarks)
 
     def _no_run(self) -> str:
-        if self.watched is None:
+        if self.watched_run is None:
             return "No run selected: choose one in History (5)" + DEMO
         return "reading" if self.reading else "no step has started yet"
 
@@ -352,7 +352,7 @@ class ProbesScreen(BenchScreen):
         self._again()
 
     def action_switch(self) -> None:
-        run, probe = self.watched, self.row_name()
+        run, probe = self.watched_run, self.row_name()
         if run is None or not is_locked(run):
             refusal = "no run in progress: probes can be switched during a run only; for a new run use Launch (1)"
             self.bench.say(refusal, "warning")

@@ -122,7 +122,7 @@ def _fed(process: subprocess.Popen[bytes], pieces: Iterator[bytes], check: Check
 
 
 def failure(reported: str, code: int, text: Source, path: Path) -> str:
-    """The first error that psql reported, and its line in the script; empty if there was none."""
+    """The reason why psql failed, with the line of the script if it reported one; empty if it ended with 0."""
     if code == 0:  # with warnings or without
         return ""
     match = ERROR.search(reported)

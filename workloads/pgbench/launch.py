@@ -290,7 +290,7 @@ class PgbenchStep:
             slices.tell(logged_by_line(clock()) if self.spec.log_by_line else min(self.logged_ns))
 
     def needed(self, lines: list[bytes]) -> list[bytes]:
-        """The lines that a thinned log keeps: each of the last, counted over calls."""
+        """The lines that a thinned log keeps: every `taken_every`-th, counted across calls."""
         if self.taken_every == 1:
             return lines
         first = self.taken_every - 1 - self.left_out

@@ -89,7 +89,7 @@ def test_any_other_key_ends_it_and_does_what_it_does(tmp_path: Path) -> None:
 
 def test_it_is_resumed_though_it_had_not_begun(tmp_path: Path) -> None:
     async def script(pilot: Pilot[Any], app: GuidedBench) -> None:
-        assert guide_text(app) == "" and app.stop == -1
+        assert guide_text(app) == "" and app.place == -1
         app.pace = 1.0
         await pilot.press("escape", "G")
         await until(pilot, lambda: "1 of 1 " in guide_text(app))

@@ -217,8 +217,7 @@ def test_perf_ends_with_the_engine_and_reports_a_kill(program: str, sleeper: int
         engine.kill()
     assert gone({pid})
     counters = StepCounters(program, lambda: {sleeper: "server"})
-    for pid in children(os.getpid()):
-        if Path(f"/proc/{pid}/comm").read_text() == "perf\n":
-            os.kill(pid, signal.SIGKILL)
+    (perf_pid,) = (pid for pid in children(os.getpid()) if "perf" in Path(f"/proc/{pid}/comm").read_text())
+    os.kill(perf_pid, signal.SIGKILL)
     counters.start()
     assert counters.counted.note.startswith("no counters: perf stat")
