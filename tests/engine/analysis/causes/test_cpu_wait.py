@@ -67,7 +67,7 @@ def test_another_slow_down_is_not_attributed_to_cpu_wait(tmp_path: Path, part: f
 
 
 def test_hogs_beside_a_cell_show_as_run_queue_wait_by_role(bench: Bench, label: str) -> None:
-    size = ("--rows", "2000", "--rows-written", "20000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
+    size = ("--rows", "2000", "--rows-written", "60000", "--set", "shared_buffers=32MB", "--steps", "l.i0,l.i1")
     bench.detached("--pg", label, "--aa", "--repeats", "1", "--interleave", "cells", *size)
     bench.await_step("l.i1", 2)
     hogs = [
