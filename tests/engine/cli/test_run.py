@@ -66,6 +66,7 @@ def test_a_refused_option_names_the_workload() -> None:
         take({"rate": 3.0})
 
 
+@pytest.mark.slow  # needs the table of releases, which comes with servers
 def test_a_release_that_no_table_has_is_added_after_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGBED_RELEASES", "http://127.0.0.1:1")
     command = ["run", "--pg", "old=16.99:O3,16.3"]

@@ -69,6 +69,7 @@ def ended(pid: str) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_run_is_timed_and_given_up_with_all_that_it_runs(hyperfine_program: str, tmp_path: Path) -> None:
     def check() -> None:
         if (tmp_path / "child").exists():
