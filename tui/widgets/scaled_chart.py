@@ -35,7 +35,6 @@ class ScaledChart(Horizontal):
         resized: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(id=id)
-        self.logarithmic = log
         self._word = word
         self.chart = RateChart(glyphs, id=chart_id, log=log, resized=resized)
         self._scale = Lines()
@@ -63,7 +62,7 @@ class ScaledChart(Horizontal):
     def _middle(self) -> float | None:
         """Value in the middle; None if a logarithmic scale has no power of ten there."""
         top, foot = self.chart.top, self.chart.foot
-        if not self.logarithmic:
+        if not self.chart.logarithmic:
             return top / 2
         return None if foot <= 0 or round(log10(top / foot)) % 2 else (top * foot) ** 0.5
 
