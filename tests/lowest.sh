@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests of reading, over the lowest versions that pyproject.toml allows: a virtual environment of the machine's Python,
 # whose wheels uv fetches from the index that pip is told of. Exit code 3, and a line that says why, where it cannot be made.
-# Run by ./check, with the servers of the tests in the environment.
+# Run by ./check --all, with the servers of the tests in the environment.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 uv_version=0.13.9
