@@ -9,6 +9,7 @@ for a vanished process or an unreadable file.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,10 +33,11 @@ class Task(NamedTuple):
     """Counters of one process over all its threads. Times in ns since it started.
 
     `state` is the kernel's letter: R on CPU or run queue, S asleep, D uninterruptible, T stopped, t traced, Z zombie.
-    `cpu_ns` and `runq_ns` (ready, waiting for a CPU) come from the scheduler; `runq_ns` is 0 on kernels without
-    scheduler information. I/O is 0 if unreadable (another user's process). `read_bytes` were fetched from the device;
-    `write_bytes` were dirtied in the page cache, less those truncated or removed before being written (proc(5):
-    write_bytes - cancelled_write_bytes). That may include another process's pages, so it can decrease.
+    `cpu_ns` and `runq_ns` (ready, waiting for a CPU) come from the scheduler; `runq_ns`, which a reader corrects
+    (`RunQueueWait`), is 0 on kernels without scheduler information. I/O is 0 if unreadable (another user's process).
+    `read_bytes` were fetched from the device; `write_bytes` were dirtied in the page cache, less those truncated or
+    removed before being written (proc(5): write_bytes - cancelled_write_bytes). That may include another process's
+    pages, so it can decrease.
     `engine.host.machine_counters` counts what the device writes.
     """
 
@@ -116,6 +118,15 @@ def parse_schedstat(data: bytes) -> tuple[int, int, int]:
     return int(cpu_ns), int(runq_ns), int(timeslices)
 
 
+def possible_wait_ns(waited_ns: int, cpu_ns: int, elapsed_ns: int) -> int:
+    """The run-queue wait of a task that did not wait at the beginning: no longer than its CPU time leaves of the time.
+
+    Since Linux 6.12 a task that falls asleep may stay queued for a moment. If it is moved to another CPU then, the
+    kernel counts its sleep as wait when it runs again. 1% allows for different clocks.
+    """
+    return min(waited_ns, max(0, elapsed_ns + elapsed_ns // 100 - cpu_ns))
+
+
 def number_after(data: bytes, label: bytes) -> int:
     """The number after a label such as `Threads:`; 0 without the label."""
     start = data.find(label)
@@ -128,8 +139,7 @@ def number_after(data: bytes, label: bytes) -> int:
 def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
     """A task from its three files; `io` may be empty. Searches forward only, as it runs hundreds of times a second."""
     cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
-    at = status.index(b"\nState:") + 7
-    state = status[at : at + 4].strip()[:1].decode()
+    state, at = _state(status)
     vsz_kb, at = _number_from(status, b"\nVmSize:", at)
     rss_kb, at = _number_from(status, b"\nVmRSS:", at)
     threads, _ = _number_from(status, b"\nThreads:", at)
@@ -137,6 +147,12 @@ def parse_status(pid: int, schedstat: bytes, status: bytes, io: bytes) -> Task:
     return Task(
         pid, state, cpu_ns, runq_ns, timeslices, *_switches(status), read, write, threads, vsz_kb * 1024, rss_kb * 1024
     )
+
+
+def _state(status: bytes) -> tuple[str, int]:
+    """The letter of the state, and its position."""
+    at = status.index(b"\nState:") + 7
+    return status[at : at + 4].strip()[:1].decode(), at
 
 
 def _number_from(data: bytes, label: bytes, start: int) -> tuple[int, int]:
@@ -165,6 +181,30 @@ def _block_io(io: bytes) -> tuple[int, int]:
     return int(read), int(written) - int(cancelled)
 
 
+class RunQueueWait:
+    """A task's run-queue wait (ns) over its samples, where the kernel may count sleep as wait (`possible_wait_ns`).
+
+    At most the time since the last sample that saw the task asleep is left of it, less CPU time.
+    """
+
+    def __init__(self) -> None:
+        self._asleep: tuple[int, int, int] | None = None  # when last seen asleep; CPU time and wait by then
+        self._slept_ns = 0  # counted as wait so far
+        self._wait_ns = 0
+
+    def see_asleep(self, at_ns: int, cpu_ns: int, wait_ns: int) -> None:
+        self._asleep = at_ns, cpu_ns, wait_ns
+
+    def corrected(self, at_ns: int, cpu_ns: int, run_delay_ns: int) -> int:
+        wait_ns = run_delay_ns - self._slept_ns
+        if self._asleep is not None:
+            seen_ns, used_ns, waited_ns = self._asleep
+            wait_ns = waited_ns + possible_wait_ns(wait_ns - waited_ns, cpu_ns - used_ns, at_ns - seen_ns)
+        self._wait_ns = max(self._wait_ns, wait_ns)  # the CPU time of a running task may lag, and catch up
+        self._slept_ns = run_delay_ns - self._wait_ns
+        return self._wait_ns
+
+
 class HeldFiles(Closing):
     def __init__(self) -> None:
         self._files: list[int] = []
@@ -186,9 +226,10 @@ class HeldFiles(Closing):
 class TaskReader(HeldFiles):
     """One process held open for sampling: three reads per sample. A context manager; raises OSError if it is gone.
 
-    Without `io`, two reads, and its I/O is 0. A single read if the process has not run since the last sample, or for
-    only the CPU time of one that has (`read_time`). Further threads (a client's helper, io_uring's workers) are added,
-    ended ones with the last value seen. `start_ticks` tells two processes with the same pid apart.
+    Without `io`, two reads, and its I/O is 0. Two also if the process has not run since the last sample, and a single
+    one for only its CPU time (`read_time`). Further threads (a client's helper, io_uring's workers) are added, ended
+    ones with the last value seen. `start_ticks` tells two processes with the same pid apart. The run-queue wait of the
+    first thread is corrected (`RunQueueWait`).
     """
 
     def __init__(self, pid: int, *, io: bool = True) -> None:
@@ -198,6 +239,7 @@ class TaskReader(HeldFiles):
         self._ran = b""  # the scheduler's counters at the last read
         self._last: Task | None = None  # at the last full read
         self._resting: Task | None = None  # the same, if it was not running
+        self._wait = RunQueueWait()
         # The folder is opened first: below it only this process can be found, even if the pid is reused.
         self._folder = self._hold(f"/proc/{pid}")
         try:
@@ -217,13 +259,18 @@ class TaskReader(HeldFiles):
 
     def _read(self, *, time_only: bool = False) -> Task | None:
         try:
+            began_ns = time.monotonic_ns()
             schedstat = os.pread(self._schedstat, 128, 0)  # first: anything it does from now on shows next time
+            read_ns = time.monotonic_ns()
             if schedstat == self._ran:
                 if self._resting is not None:
+                    if not time_only and _state(os.pread(self._status, 4096, 0))[0] != "R":  # not waiting for a CPU
+                        self._wait.see_asleep(began_ns, self._resting.cpu_ns, self._resting.runq_ns)
                     return self._resting
             elif time_only and self._last is not None and self._last.threads == 1:
                 cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
                 self._ran, self._resting = schedstat, None
+                runq_ns = self._wait.corrected(read_ns, cpu_ns, runq_ns)
                 return self._last._replace(cpu_ns=cpu_ns, runq_ns=runq_ns, timeslices=timeslices)
             status = os.pread(self._status, 4096, 0)
             try:
@@ -233,6 +280,9 @@ class TaskReader(HeldFiles):
             task = parse_status(self.pid, schedstat, status, io)
         except (OSError, ValueError):  # ValueError: an empty read of a dying task
             return None
+        task = task._replace(runq_ns=self._wait.corrected(read_ns, task.cpu_ns, task.runq_ns))
+        if task.state != "R":
+            self._wait.see_asleep(began_ns, task.cpu_ns, task.runq_ns)
         if task.threads > 1 or self._threads:  # other threads may run while the first does not
             self._last = None
             return self._with_threads(task)

@@ -222,7 +222,7 @@ class Conductor:
         if not server.gated:
             return self._cut_slice(block, place, side)
         page = server.page
-        before = server.processes.used_ns()
+        before_ns, before = time.monotonic_ns(), server.processes.used_ns()
         spill_over_ns = server.spill_over_ns(before)
         first = server.counts()
         server.quota += rounds
@@ -249,7 +249,7 @@ class Conductor:
         server.stop_busy(before)
         counted_ns, ops = _between(begun, last)
         early_ns, early_ops = _between(begun, early)
-        cpu_ns, runq_ns = server.used_since(before)
+        cpu_ns, runq_ns = server.used_since(before, before_ns)
         return Slice(
             block.ordinal, place, side, opened_ns,
             counted_from_ns=min(end.ended_ns for end in begun),
@@ -270,7 +270,7 @@ class Conductor:
     def _cut_slice(self, block: Block, place: int, side: int) -> Slice:
         """Run one turn of a server that is stopped wherever it is: all of it counts, and its counts come later."""
         server = self._servers[side]
-        before = server.processes.used_ns()
+        before_ns, before = time.monotonic_ns(), server.processes.used_ns()
         spill_over_ns = server.spill_over_ns(before)
         opened_ns = server.open()
         turn = -1 if self._whole else slice_times.begun(server.page) - 1
@@ -280,7 +280,7 @@ class Conductor:
         server.used = server.processes.used_ns()
         if not self._whole:
             server.stop_busy(before)
-        cpu_ns, runq_ns = server.used_since(before)
+        cpu_ns, runq_ns = server.used_since(before, before_ns)
         return Slice(
             block.ordinal, place, side, opened_ns,
             counted_from_ns=opened_ns,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.core.model import Subject
-from engine.host.procfs import state_of
+from engine.host.procfs import possible_wait_ns, state_of
 from workloads.client import client_gate, histogram, placement, slice_times
 from workloads.client.counter_page import UNLIMITED, Control, Page, State, Word
 
@@ -215,10 +215,12 @@ class SlicedServer:
         """CPU time used since its last slice, new processes included."""
         return sum(cpu - self.used.get(pid, (0, 0))[0] for pid, (cpu, _) in now.items())
 
-    def used_since(self, before: dict[int, tuple[int, int]]) -> tuple[int, int]:
-        """CPU time and run-queue wait between `before` and the end of its last slice."""
+    def used_since(self, before: dict[int, tuple[int, int]], before_ns: int) -> tuple[int, int]:
+        """CPU time and run-queue wait from `before`, when no client worked, to the end of its last slice, i.e. now."""
+        elapsed_ns = time.monotonic_ns() - before_ns
         both = [(now, before.get(pid, (0, 0))) for pid, now in self.used.items()]
-        return sum(now[0] - then[0] for now, then in both), sum(now[1] - then[1] for now, then in both)
+        used = [(now[0] - then[0], now[1] - then[1]) for now, then in both]
+        return sum(cpu for cpu, _ in used), sum(possible_wait_ns(waited, cpu, elapsed_ns) for cpu, waited in used)
 
     def work_until(self, until_ns: int) -> None:
         while (left_ns := until_ns - time.monotonic_ns()) > 0 and not self.ended:

@@ -5,7 +5,7 @@ A connection does one thing at a time, so its time per operation,
     E = connections x seconds / operations,
 
 splits by where it was meanwhile: in its backend (on a CPU; ready, and waiting for one; waiting for something else), or
-in its client. The kernel counts CPU time and run-queue wait of both exactly (/proc/PID/schedstat). Wait events are
+in its client. The kernel counts CPU time and run-queue wait of both (/proc/PID/schedstat). Wait events are
 sampled: if n of N samples showed events of a class, the class took n / N of E (the usual estimate of a share from
 samples at random moments; its error is part of the scatter between cells).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.host import environment, machine_counters, procfs
-from engine.host.procfs import TICK_NS, Task, TaskReader, children, difference, state_of
+from engine.host.procfs import TICK_NS, RunQueueWait, Task, TaskReader, children, difference, state_of
 from engine.postgres import server_processes
 from engine.postgres.server import Server
 from engine.postgres.server_processes import STARTING, UNSEEN, ServerProcesses, kind_of_title, process_kind
@@ -58,6 +59,55 @@ def test_a_process_name_may_hold_parentheses_and_spaces(name: str) -> None:
     assert (stat.state, stat.parent) == ("S", 17)
     assert stat.cpu_ns == (12 + 13) * TICK_NS and stat.reaped_cpu_ns == (14 + 15) * TICK_NS
     assert stat.start_ticks == 20
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 10**9)] * 3, st.booleans(), st.booleans())))
+def test_sleep_counted_as_wait_ends_when_last_seen(rounds: list[tuple[int, int, int, bool, bool]]) -> None:
+    """A task runs, sleeps, and waits for a CPU, in turn; some sleeps are counted as wait, when the task runs again."""
+    wait = RunQueueWait()
+    at_ns = cpu_ns = run_delay_ns = waited_ns = unseen_ns = least_ns = 0
+    for run_ns, sleep_ns, queued_ns, moved, seen in rounds:
+        for part_ns in (run_ns // 2, run_ns - run_ns // 2):
+            at_ns, cpu_ns = at_ns + part_ns, cpu_ns + part_ns
+            corrected_ns = wait.corrected(at_ns, cpu_ns, run_delay_ns)
+            assert max(waited_ns, least_ns) <= corrected_ns <= min(run_delay_ns, waited_ns + unseen_ns + at_ns // 50)
+            least_ns = corrected_ns
+        if seen:
+            wait.see_asleep(at_ns + sleep_ns // 2, cpu_ns, corrected_ns)
+        at_ns += sleep_ns + queued_ns
+        waited_ns += queued_ns
+        run_delay_ns += queued_ns + sleep_ns * moved
+        unseen_ns += sleep_ns - sleep_ns // 2 if seen else sleep_ns
+
+
+@pytest.mark.parametrize("state", ["S", "R"])
+@pytest.mark.parametrize("how", [TaskReader.read, TaskReader.read_time])
+def test_a_wait_of_a_task_that_was_asleep_is_bounded(
+    tmp_path: Path, state: str, how: Callable[[TaskReader], Task | None]
+) -> None:
+    """The kernel's two files of a process are replaced by others, which say that it has waited for an hour."""
+    with subprocess.Popen(["sleep", "60"]) as process, TaskReader(process.pid, io=False) as reader:
+        wait_for(lambda: state_of(process.pid) == "S", "its sleep")
+        status = re.sub("State:.*", f"State:\t{state}", Path(f"/proc/{process.pid}/status").read_text())
+        texts = {"status": status, "schedstat": "1000000 0 5\n"}
+        opened = {str(link.readlink()): link.name for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+            with (tmp_path / name).open() as file:
+                os.dup2(file.fileno(), int(opened[f"/proc/{process.pid}/{name}"]))
+        reader.read()
+        time.sleep(0.1)
+        seen_ns = time.monotonic_ns()
+        reader.read()
+        (tmp_path / "schedstat").write_text("2000000 3600000000000 6\n")
+        task = how(reader)
+        elapsed_ns = time.monotonic_ns() - seen_ns
+        process.kill()
+    assert task is not None and task.cpu_ns == 2_000_000
+    if state == "S":
+        assert task.runq_ns < 1.02 * elapsed_ns
+    else:
+        assert task.runq_ns == 3600 * 10**9
 
 
 @pytest.mark.slow
@@ -134,7 +184,9 @@ def test_all_times_of_a_stopped_process_may_be_read() -> None:
             wait_for(lambda: state_of(process.pid) == "T", "its stop")
             reader.read_time()
             stopped = reader.read_time()
-            assert stopped is not None and stopped.state == "T" and stopped == read_task(process.pid)
+            fresh = read_task(process.pid)
+            assert stopped is not None and fresh is not None and stopped.state == "T"
+            assert stopped == fresh._replace(runq_ns=stopped.runq_ns)  # which may have sleep in it
         process.kill()
 
 

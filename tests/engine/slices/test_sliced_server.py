@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 
 from engine.core.model import Subject
 from engine.slices.sliced_server import Processes, Side, SlicedServer
@@ -15,6 +16,17 @@ def test_new_processes_count_all_their_work_as_spill_over() -> None:
     side = Side(Subject("16.3", "auto"), page.fd, 1, (0,), os.getpid())
     driven = SlicedServer(side, page, Processes(os.getpid(), 0), used={11: (500, 0)})
     assert driven.spill_over_ns({11: (700, 0), 12: (30, 0)}) == 230
+    page.close()
+
+
+def test_no_process_waits_for_longer_than_the_slice() -> None:
+    page = Page.create(1)
+    side = Side(Subject("16.3", "auto"), page.fd, 1, (0,), os.getpid())
+    used = {11: (600, 3600 * 10**9), 12: (30, 40)}
+    driven = SlicedServer(side, page, Processes(os.getpid(), 0), used=used)
+    cpu_ns, runq_ns = driven.used_since({11: (500, 10**9)}, time.monotonic_ns() - 10**9)
+    assert cpu_ns == 130
+    assert 10**9 - 100 + 40 <= runq_ns < 3000 * 10**9
     page.close()
 
 
