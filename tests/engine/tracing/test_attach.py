@@ -109,8 +109,8 @@ def test_planner_counts_by_role_equal_planned_statements(bench: Bench, build: Ca
     assert cells["l.i1"]["plan_us_per_op"] > 0
     assert cells["l.i1"]["probes"]["delete"]["plan_n"] > 0
     assert done.stdout.count("no phase shares") == 1
-    (said,) = (text for event in words(bench, "probe") if "stacks" in (text := event.data["text"]))
-    assert said.startswith("probes: stacks: flat profile: the binary keeps no frame pointers")
+    (flat,) = (text for event in words(bench, "probe") if "flat profile" in (text := event.data["text"]))
+    assert flat.startswith("probes: stacks: flat profile: the binary keeps no frame pointers")
     text = bench("compare", "--all").stdout
     assert "Planner (" in text
     assert "Waits for a CPU (" in text
