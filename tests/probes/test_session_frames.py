@@ -78,16 +78,16 @@ def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
     compile_c: Compile, helpers: tuple[Helper, ...]
 ) -> None:
     """Two spinners share one CPU: each waits half of the time."""
-    cpu = min(os.sched_getaffinity(0))
+    cpus = os.sched_getaffinity(0)
     path = compile_c("server", PLANNER, *FUNCTIONS)
-    with (
-        Program(path, 0, 600_000_000, 1) as program,
-        Program(path, 0, 600_000_000, 1) as hog,
-        ProbeSession(program.target(), "sched", command=helpers[-1]) as running,
-    ):
+    os.sched_setaffinity(0, {min(cpus)})  # from their start: the sleep of one that is moved may be counted as wait
+    try:
+        spinners = [Program(path, 0, 600_000_000, 1) for _ in range(2)]
+    finally:
+        os.sched_setaffinity(0, cpus)
+    program, hog = spinners
+    with program, hog, ProbeSession(program.target(), "sched", command=helpers[-1]) as running:
         pid = program.process.pid
-        for one in (pid, hog.process.pid):
-            os.sched_setaffinity(one, {cpu})
         assert running.wait_baseline(), running.messages
         begin = schedstat(pid)
         for spinner in (hog, program):
@@ -122,8 +122,8 @@ def test_whoever_is_asleep_or_running_waits_for_no_cpu(
     ):
         assert running.wait_baseline(), running.messages
         racers.work()
-        # Not the parent, which sleeps all the time: to Linux (since 6.12, it seems) all of that is waiting, if it is
-        # moved to another CPU as it falls asleep.
+        # Not the parent, which sleeps all the time: to Linux all of that is waiting if it is moved to another CPU as it
+        # falls asleep (`possible_wait_ns`).
         pids = processes.descendants(racers.process.pid, processes.parents()) - {racers.process.pid}
         received = frames_until(running, lambda seen: len(seen) >= 5)
         halt(pids)
