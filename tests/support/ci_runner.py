@@ -38,12 +38,14 @@ case $nix in
 own) mount --bind "$runner/disk/nix" /nix ;;
 machine)
   mount -t tmpfs added "$runner/added"
-  mkdir "$runner/added/nix" "$runner/added/work"
+  mkdir -p "$runner/added/nix" "$runner/added/work" "$runner/added/var/nix/db"
   mount -t overlay -o "lowerdir=/nix,upperdir=$runner/added/nix,workdir=$runner/added/work" added /nix
-  rm -f /nix/var/nix/db/db.sqlite*
-  mv "$runner/db.sqlite" /nix/var/nix/db/
+  # Nothing else of /nix/var, whose files come and go as root builds outside.
+  mv "$runner/db.sqlite" "$runner/added/var/nix/db/"
+  cp /nix/var/nix/db/schema "$runner/added/var/nix/db/"
+  chown -R $uid:$uid "$runner/added/var"
+  mount --bind "$runner/added/var" /nix/var
   chown $uid:$uid /nix /nix/store
-  chown -R $uid:$uid /nix/var
   ;;
 none)
   mount -t tmpfs hidden /nix
