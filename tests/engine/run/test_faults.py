@@ -374,14 +374,27 @@ def test_a_disk_that_stays_full_ends_the_run_with_its_name(label: str) -> None:
     bench = Bench(out / "runs", BY_THEMSELVES)
     command = bench.command("run", "--pg", label, "--repeats", "2", *LONG, "--rows-written", "40000", "--plain")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    held = out / "held"
+    held.mkdir()
+
+    def hold() -> None:
+        """Link all files of the run, so that the end of a cell sets nothing free."""
+        for folder, _, names in os.walk(bench.run):
+            for path in (Path(folder, name) for name in names):
+                with suppress(OSError):
+                    (held / str(path.stat().st_ino)).hardlink_to(path)
+
     try:
         bench_run_is_up(bench)
         bench.await_step("l.i1")
+        hold()
         with (out / "hog").open("ab", buffering=0) as hog:
             os.posix_fallocate(hog.fileno(), 0, 500 << 20)
-            while process.poll() is None:  # whatever the end of a cell sets free is taken, too
-                with suppress(OSError):
+            while process.poll() is None:
+                try:
                     hog.write(bytes(1 << 20))
+                except OSError:
+                    hold()
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 2 and "Traceback" not in errors
         assert f"the disk mounted at {out} (tmpfs) is full" in errors and f"bench resume {bench.run}" in errors
