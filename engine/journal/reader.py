@@ -7,6 +7,7 @@ with the servers' logs, and `tags.json` if it was tagged.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
@@ -72,7 +73,8 @@ class JournalReader:
             self._seen = self._look()
             with_log = self._seen is not None and (self._live or is_log(self._log))
             how = "immutable=1" if not with_log else "mode=ro" if self._live else "mode=ro&vfs=unix-none"
-            self._db = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None, timeout=5)
+            address = f"file:{quote(os.fsencode(path))}?{how}"
+            self._db = sqlite3.connect(address, uri=True, isolation_level=None, timeout=5)
             self._opened += 1
             if with_log and not self._live:
                 self._db.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps the log's index in memory

@@ -83,7 +83,8 @@ def _digest(run: Path, manifest: bytes, key: bytes) -> str:
         machine = ""
     machine = machine or platform.node()  # many a container's file is empty
     place = run.resolve()
-    bound = msgspec.json.encode([machine, place.name, place.stat().st_ino, hashlib.blake2b(manifest).hexdigest()])
+    name = os.fsencode(place.name).decode(errors="backslashreplace")
+    bound = msgspec.json.encode([machine, name, place.stat().st_ino, hashlib.blake2b(manifest).hexdigest()])
     return hashlib.blake2b(bound, key=key).hexdigest()
 
 

@@ -287,7 +287,7 @@ def test_a_path_that_sqlite_cannot_take_is_called_too_long(tmp_path: Path) -> No
             use(deep)
 
 
-@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "ü ñ"])
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "ü ñ", os.fsdecode(b"\xff\xfe")])
 def test_a_run_may_have_any_name(tmp_path: Path, name: str) -> None:
     written(tmp_path / name).close()
     with JournalReader(tmp_path / name) as reader:
