@@ -357,7 +357,7 @@ def read_whole(fd: int) -> bytes:
 
 def processes_in(data_dir: Path) -> tuple[int, ...]:
     """Processes whose working directory is the cluster: its postmaster and all backends, orphans included."""
-    home = str(data_dir.resolve())
+    home = os.path.realpath(data_dir)  # of a link to itself, too
     pids: list[int] = []
     for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 (as below)
         with suppress(OSError):  # it ended meanwhile, or is another user's

@@ -168,6 +168,13 @@ def test_a_run_whose_engine_is_at_work_is_not_deleted(out: Path) -> None:
     assert (out / "one" / "journal.db").exists()
 
 
+def test_a_cell_whose_data_are_a_link_to_itself_is_deleted(out: Path) -> None:
+    cell = out / "one" / "cells" / "001-x"
+    cell.mkdir(parents=True)
+    (cell / "data").symlink_to("data")
+    assert housekeeping.delete(out / "one", out) > 0
+
+
 @pytest.mark.slow
 def test_a_server_that_still_runs_over_a_kept_cluster_is_told(out: Path) -> None:
     data = out / "one" / "cells" / "001-x" / "data"
