@@ -192,8 +192,8 @@ class RunQueueWait:
         self._slept_ns = 0  # counted as wait so far
         self._wait_ns = 0
 
-    def see_asleep(self, at_ns: int, cpu_ns: int, wait_ns: int) -> None:
-        self._asleep = at_ns, cpu_ns, wait_ns
+    def see_asleep(self, at_ns: int, cpu_ns: int) -> None:
+        self._asleep = at_ns, cpu_ns, self._wait_ns
 
     def corrected(self, at_ns: int, cpu_ns: int, run_delay_ns: int) -> int:
         wait_ns = run_delay_ns - self._slept_ns
@@ -265,7 +265,7 @@ class TaskReader(HeldFiles):
             if schedstat == self._ran:
                 if self._resting is not None:
                     if not time_only and _state(os.pread(self._status, 4096, 0))[0] != "R":  # not waiting for a CPU
-                        self._wait.see_asleep(began_ns, self._resting.cpu_ns, self._resting.runq_ns)
+                        self._wait.see_asleep(began_ns, self._resting.cpu_ns)
                     return self._resting
             elif time_only and self._last is not None and self._last.threads == 1:
                 cpu_ns, runq_ns, timeslices = parse_schedstat(schedstat)
@@ -282,7 +282,7 @@ class TaskReader(HeldFiles):
             return None
         task = task._replace(runq_ns=self._wait.corrected(read_ns, task.cpu_ns, task.runq_ns))
         if task.state != "R":
-            self._wait.see_asleep(began_ns, task.cpu_ns, task.runq_ns)
+            self._wait.see_asleep(began_ns, task.cpu_ns)
         if task.threads > 1 or self._threads:  # other threads may run while the first does not
             self._last = None
             return self._with_threads(task)

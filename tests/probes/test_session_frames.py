@@ -82,10 +82,9 @@ def test_run_queue_wait_and_cpu_time_are_what_the_kernel_counts(
     path = compile_c("server", PLANNER, *FUNCTIONS)
     os.sched_setaffinity(0, {min(cpus)})  # from their start: the sleep of one that is moved may be counted as wait
     try:
-        spinners = [Program(path, 0, 600_000_000, 1) for _ in range(2)]
+        program, hog = (Program(path, 0, 600_000_000, 1) for _ in range(2))
     finally:
         os.sched_setaffinity(0, cpus)
-    program, hog = spinners
     with program, hog, ProbeSession(program.target(), "sched", command=helpers[-1]) as running:
         pid = program.process.pid
         assert running.wait_baseline(), running.messages

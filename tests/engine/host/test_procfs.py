@@ -73,7 +73,7 @@ def test_sleep_counted_as_wait_ends_when_last_seen(rounds: list[tuple[int, int, 
             assert max(waited_ns, least_ns) <= corrected_ns <= min(run_delay_ns, waited_ns + unseen_ns + at_ns // 50)
             least_ns = corrected_ns
         if seen:
-            wait.see_asleep(at_ns + sleep_ns // 2, cpu_ns, corrected_ns)
+            wait.see_asleep(at_ns + sleep_ns // 2, cpu_ns)
         at_ns += sleep_ns + queued_ns
         waited_ns += queued_ns
         run_delay_ns += queued_ns + sleep_ns * moved
