@@ -73,7 +73,7 @@ class ProbesScreen(BenchScreen):
         self._news: News | None = None
         self.series: ProbeSeries | None = None
         self._events: dict[int, EventRow] = {}
-        self._roles: set[tuple[str, str]] = set()  # probe, role
+        self.roles: set[tuple[str, str]] = set()  # probe, role
         self.trouble = ""
         self._stacks: dict[Asked, FlameGraph | str] = {}  # or why it is missing
 
@@ -103,14 +103,14 @@ class ProbesScreen(BenchScreen):
     async def _read(self, run: Path) -> None:
         try:
             for _ in range(3):  # a choice or probe that appeared meanwhile is read at once
-                wanted = self._wanted()
+                wanted, series = self._wanted(), self.series
                 with legible(run):
                     news = await asyncio.to_thread(look, run, wanted)
                 if run != self.watched_run:
                     return
-                self._take(wanted, news)
-                now = self._wanted()
-                if (now.step is None) == (wanted.step is None) and (now.probe, now.role) == (wanted.probe, wanted.role):
+                self._take(series, news)
+                self._wanted()
+                if self.series is series:
                     break
         except UserError as error:
             if run == self.watched_run:
@@ -136,20 +136,23 @@ class ProbesScreen(BenchScreen):
             newest_step=self._places[-1].step.id,
         )
 
-    def _take(self, wanted: Wanted, news: News) -> None:
+    def _take(self, series: ProbeSeries | None, news: News) -> None:
+        """Take news, with frames of the series that was shown when they were asked for."""
         self.trouble = ""
         if news.places is not None:
             self._places = list(news.places)
         self._events |= {event.id: event for event in news.events}
-        if news.step is not None:
-            self._news = news
-            self._places = [
-                replace(place, step=news.step) if place.step.id == news.step.id else place for place in self._places
-            ]
-            self._roles |= news.roles
-            series, read = self.series, (news.step.id, wanted.probe, wanted.role)
-            if series is not None and (series.step.id, series.probe, series.role) == read:
-                series.take(news.frames)
+        if news.step is None:
+            return
+        self._places = [
+            replace(place, step=news.step) if place.step.id == news.step.id else place for place in self._places
+        ]
+        if self.series is None or self.series.step.id != news.step.id:  # another step was chosen meanwhile
+            return
+        self._news = news
+        self.roles |= news.roles
+        if self.series is series:
+            series.take(news.frames)
 
     def _stacks_of(self, place: StepPlace, role: str) -> FlameGraph | str:
         """The stacks of a role in a finished step; asked for once, empty until they arrive."""
@@ -192,9 +195,9 @@ class ProbesScreen(BenchScreen):
 
     def _series_of(self, place: StepPlace) -> ProbeSeries:
         if self.series is not None and self.series.step.id != place.step.id:
-            self._news, self.series, self._roles = None, None, set()
+            self._news, self.series, self.roles = None, None, set()
         probe = self.row_name()
-        roles = in_order(role for name, role in self._roles if name == probe)
+        roles = in_order(role for name, role in self.roles if name == probe)
         role = self._role if self._role in roles or not roles else roles[0]
         if self.series is None or (self.series.probe, self.series.role) != (probe, role):
             self.series = ProbeSeries(place.step, probe, role)
@@ -205,7 +208,7 @@ class ProbesScreen(BenchScreen):
         names = [str(row["probe"]) for row in self.listed]
         if self._chosen in names:
             return self._chosen
-        there = {probe for probe, _ in self._roles}
+        there = {probe for probe, _ in self.roles}
         return next((name for name in ("planner", "sched", "runq", "phases", "endpoint") if name in there), names[0])
 
     def moment(self) -> Moment | None:
@@ -227,7 +230,7 @@ class ProbesScreen(BenchScreen):
             place=place,
             probe=self.row_name(),
             series=series if series is not None and series.role else None,
-            others=sorted({probe for probe, _ in self._roles}),
+            others=sorted({probe for probe, _ in self.roles}),
             stalls=stalls,
             at_ns=min(at_ns, end_ns + SECOND_NS),
             end_ns=end_ns,
@@ -302,7 +305,7 @@ class ProbesScreen(BenchScreen):
         self.look()
 
     def action_role(self, by: int) -> None:
-        roles = in_order(role for name, role in self._roles if name == self.row_name())
+        roles = in_order(role for name, role in self.roles if name == self.row_name())
         if not roles:
             self.bench.say("this probe has no data for any role", "warning")
             return
@@ -324,10 +327,10 @@ class ProbesScreen(BenchScreen):
         if place is None:
             self.bench.say(self._no_run(), "warning")
             return
-        probes = {name for name, _ in self._roles}
+        probes = {name for name, _ in self.roles}
         chosen = self.series.probe if self.series is not None else ""
         probe = OFFCPU if chosen == OFFCPU or STACKS not in probes else STACKS
-        roles = in_order(role for name, role in self._roles if name == probe)
+        roles = in_order(role for name, role in self.roles if name == probe)
         if not roles:
             self.bench.say("no stacks in this step: neither the probe `stacks` nor `offcpu` was on", "warning")
             return

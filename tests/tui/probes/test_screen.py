@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.core.format import short
-from engine.journal.reader import JournalReader
+from engine.journal.reader import FAR_NS, JournalReader
 from engine.journal.writer import JournalWriter
+from engine.view.probe_series import Sums
 from tests.support.screens import NO_BTF, TO_STALL, answered, check_screen, listed, read, show_probes, text_of, until
 from tests.support.totals import SECOND_NS
 from tui.probes import text as probe_text
@@ -156,6 +158,55 @@ def test_steps_and_roles_are_gone_through(recording: Path, monkeypatch: pytest.M
         assert "this is the first step" in text_of(pilot)
 
     show_probes(recording, then=act)
+
+
+async def act_during_a_reading(pilot: Pilot[Any], screen: ProbesScreen, turns: int, *actions: str) -> None:
+    """Act when the event loop has turned so often since a reading began, and wait until all is read."""
+    screen.look()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for action in actions:
+        await pilot.app.run_action(action, screen)
+    await read(pilot, ProbesScreen)
+
+
+def test_a_step_chosen_during_a_reading_has_its_own_roles(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    monkeypatch.setattr(ProbesScreen, "LOOK_S", 3600.0)  # nothing else begins a reading
+
+    async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
+        for turns in range(10):
+            assert "query" in {role for _, role in screen.roles}
+            await act_during_a_reading(pilot, screen, turns, "step(-1)")
+            roles = {role for _, role in screen.roles}
+            assert "insert" in roles and "query" not in roles
+            await act_during_a_reading(pilot, screen, turns, "step(1)")
+
+    # The chosen probe and role are those of both steps.
+    show_probes(recording, *TO_STALL[1:], "j", "k", "d", "D", then=act)
+
+
+def test_a_choice_taken_back_during_a_reading_loses_no_frames(
+    recording: Path, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+) -> None:
+    answered(monkeypatch, rows)
+    monkeypatch.setattr(ProbesScreen, "LOOK_S", 3600.0)
+
+    async def act(pilot: Pilot[Any], screen: ProbesScreen) -> None:
+        def sums() -> Sums:
+            assert screen.series is not None
+            return screen.series.sums(FAR_NS)
+
+        before = sums()
+        assert before.figures
+        for away, back in (("move(1)", "move(-1)"), ("role(1)", "role(-1)"), ("step(-1)", "step(1)")):
+            for turns in range(10):
+                await act_during_a_reading(pilot, screen, turns, away, back)
+                assert sums() == before, (away, turns)
+
+    show_probes(recording, *TO_STALL, then=act)
 
 
 def test_a_probe_is_switched_only_where_a_run_is_under_way(
