@@ -19,23 +19,23 @@ LIMITED = (
 WARM_SECONDS = 8  # of a step's record, before which nothing counts as a stall
 
 
-def inserting(bench: Bench, step: StepRow) -> list[RoleSecond]:
-    """The seconds of the insert role so far."""
+def seconds_of(bench: Bench, step: StepRow, name: str = "insert") -> list[RoleSecond]:
+    """The seconds of a role so far."""
     with JournalReader(bench.run) as reader:
-        (role,) = (role for role in reader.roles(step.id) if role.name == "insert")
+        (role,) = (role for role in reader.roles(step.id) if role.name == name)
         return reader.role_seconds(role.id)
 
 
 def await_warm(bench: Bench, name: str = "l.i1") -> StepRow:
     """Waits for a step that has been recorded for longer than its warm-up."""
     step = bench.await_step(name)
-    wait_for(lambda: len(inserting(bench, step)) >= WARM_SECONDS, "the warm-up to pass")
+    wait_for(lambda: len(seconds_of(bench, step)) >= WARM_SECONDS, "the warm-up to pass")
     return step
 
 
-def hangs(bench: Bench, step: StepRow, age_s: float, after_ns: int = 0) -> bool:
-    """Whether an insert statement has been seen to take so long, after a time."""
-    seconds = [second for second in inserting(bench, step) if second.t_ns > after_ns]
+def hangs(bench: Bench, step: StepRow, age_s: float, after_ns: int = 0, role: str = "insert") -> bool:
+    """Whether a statement of the role has been seen to take so long, after a time."""
+    seconds = [second for second in seconds_of(bench, step, role) if second.t_ns > after_ns]
     return any(second.in_flight_ns > age_s * 1e9 for second in seconds)
 
 
@@ -72,15 +72,21 @@ def test_a_lock_in_a_limited_sliced_step_is_a_stall(bench: Bench, label: str) ->
     bench.detached("--pg", label, "--aa", "--repeats", "1", *LIMITED)
     step = await_warm(bench, "qp500")
     # Not in a burst a second, which is several seconds of the clock: then no rate shows whether a role works.
-    idle = [second.statements == 0 for second in inserting(bench, step)[3:]]
+    idle = [second.statements == 0 for second in seconds_of(bench, step)[3:]]
     assert sum(idle) <= len(idle) / 4
     with connect(bench) as connection:
         connection.autocommit = False
         asked_ns = time.monotonic_ns()
-        # Reading goes on: a query that waits alone would keep its slice from ending, and in it no insert is sent.
-        connection.execute("LOCK TABLE pi1 IN EXCLUSIVE MODE")
+        connection.execute("LOCK TABLE pi1 IN EXCLUSIVE MODE")  # reading goes on
         holder = connection.info.backend_pid
-        wait_for(lambda: hangs(bench, step, 3, asked_ns), "an insert to wait for the lock")
+
+        def stalled() -> bool:
+            """One may wait alone: it keeps its slice from ending, at whose end the other one sends nothing."""
+            lasting = {stall.role for stall in stalls(bench, step) if stall.ended_ns is None}
+            waiting = any(hangs(bench, step, 3, asked_ns, role) for role in ("insert", "delete"))
+            return waiting and {"insert", "delete"} <= lasting
+
+        wait_for(stalled, "an insert or a deletion to wait for the lock, and stalls of both")
         connection.rollback()
         released_ns = time.monotonic_ns()
 
@@ -93,7 +99,7 @@ def test_a_lock_in_a_limited_sliced_step_is_a_stall(bench: Bench, label: str) ->
     assert any(str(holder) in stall.data["causes"][0]["text"] for stall in locked)
     assert not [cause for stall in ended for cause in stall.data["causes"] if "limiter" in cause["text"]]
     late_ns = [(stall.ended_ns or 0) - released_ns for stall in locked]
-    longest_ns = max(second.dt_ns for second in inserting(bench, step))
+    longest_ns = max(second.dt_ns for second in seconds_of(bench, step))
     assert min(late_ns) < 2 * longest_ns, "no part of it is after the lock"
     bench("stop")
 
