@@ -58,9 +58,13 @@ def opened(recording: Path, act: Act, size: tuple[int, int] = (80, 24), glyphs: 
         await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen))
         screen = pilot.app.screen
         assert isinstance(screen, FlameScreen)
-        await until(pilot, lambda: screen.graph is not None or bool(screen.problem))
+
+        def answered() -> bool:
+            return screen.graph is not None or bool(screen.problem)
+
+        await until(pilot, answered)
         await act(pilot, screen)
-        await pilot.pause()
+        await until(pilot, answered)  # another role is read anew
         shown.append(text_of(pilot))
 
     drive(script, recording, recording.parent, screen="compare", size=size, glyphs=glyphs)
