@@ -14,6 +14,7 @@ from tests.support.journal import growing
 from tests.support.screens import show_live, stalling, text_of
 from tests.support.totals import planned_as
 from tui import bench
+from tui.live import screen as live_screen
 from tui.live.screen import LiveScreen
 from tui.live.stall_screen import StallScreen
 
@@ -178,7 +179,9 @@ def test_a_mark_is_asked_of_the_engine_and_its_answer_is_shown(tmp_path: Path, w
         show_live(live.run, check, clock=live.hand.clock)
 
 
-def test_a_stopped_run_shows_the_key_that_resumes_it(tmp_path: Path) -> None:
+def test_a_stopped_run_shows_the_key_that_resumes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_screen, "PAINT_S", 3600.0)  # the journal's state is not painted between
+
     async def check(pilot: Pilot[Any], screen: LiveScreen) -> None:
         view = screen.view
         assert view is not None
