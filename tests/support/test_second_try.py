@@ -85,6 +85,6 @@ def test_of_many_processes_all_are_counted_each_once(
     lines = [f"second try: test_module.py::test_breaks[{number}]: KeyError: 'x'" for number in range(tests)]
     (tmp_path / "one").write_text("\n".join(["1 passed", *lines, "assert 'second try: '"]))
     (tmp_path / "other").write_text("\n".join(f"pgbed-tests> {line}" for line in lines))
-    more = [f"{tests} tests needed a second try; {MOST} may"] if tests > MOST else []
+    more = [f"{tests} tests needed a second try; at most {MOST} may"] if tests > MOST else []
     assert main([str(path) for path in tmp_path.iterdir()]) == len(more)
     assert capsys.readouterr().out.splitlines() == [*lines, *more]
