@@ -307,7 +307,7 @@ class ProbesScreen(BenchScreen):
     def action_role(self, by: int) -> None:
         roles = in_order(role for name, role in self.roles if name == self.row_name())
         if not roles:
-            self.bench.say("this probe has no data for any role", "warning")
+            self.bench.say("still reading" if self.reading else "this probe has no data for any role", "warning")
             return
         now = self.series.role if self.series is not None else ""
         self._role = roles[((roles.index(now) if now in roles else 0) + by) % len(roles)]
