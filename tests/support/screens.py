@@ -31,6 +31,7 @@ from tests.support.journal import Growing, make_run
 from tui import bench
 from tui.app import Bench
 from tui.compare.screen import CompareScreen
+from tui.flame.screen import FlameScreen
 from tui.glyphs import SETS
 from tui.history.screen import HistoryScreen
 from tui.launch.item_panel import Panel
@@ -182,6 +183,8 @@ def _complete(screen: Screen[Any]) -> bool:
     match screen:
         case CompareScreen():
             return not screen.busy and (screen.comparison is not None or bool(screen.problem))
+        case FlameScreen():
+            return screen.graph is not None or bool(screen.problem)
         case HistoryScreen():
             return not screen.reading and not screen.listing.unread()
         case ProbesScreen():

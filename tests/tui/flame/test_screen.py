@@ -21,6 +21,7 @@ from tests.support.screens import (
     drive,
     on_line,
     place_of,
+    read,
     replay,
     text_of,
     until,
@@ -56,15 +57,8 @@ def opened(recording: Path, act: Act, size: tuple[int, int] = (80, 24), glyphs: 
         await on_line(pilot, "l.i1", "rate_per_s")
         await pilot.press("f", "down", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, FlameScreen))
-        screen = pilot.app.screen
-        assert isinstance(screen, FlameScreen)
-
-        def answered() -> bool:
-            return screen.graph is not None or bool(screen.problem)
-
-        await until(pilot, answered)
-        await act(pilot, screen)
-        await until(pilot, answered)  # another role is read anew
+        await act(pilot, await read(pilot, FlameScreen))
+        await read(pilot, FlameScreen)  # another role is read anew
         shown.append(text_of(pilot))
 
     drive(script, recording, recording.parent, screen="compare", size=size, glyphs=glyphs)
@@ -221,9 +215,8 @@ def test_names_of_a_foreign_record_are_shown_as_they_stand(tmp_path: Path) -> No
 
     async def script(pilot: Pilot[Any]) -> None:
         asked = Asked(run, "l.i1", ("insert",), "16.3", "17.0")
-        screen = FlameScreen(asked)
-        pilot.app.push_screen(screen)
-        await until(pilot, lambda: screen.graph is not None or bool(screen.problem))
+        await pilot.app.push_screen(FlameScreen(asked))
+        await read(pilot, FlameScreen)
         await pilot.press("down", "down")
         assert text_of(pilot).replace("\n", "").isprintable()
         assert "[/red]" in text_of(pilot)
