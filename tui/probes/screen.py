@@ -102,14 +102,15 @@ class ProbesScreen(BenchScreen):
 
     async def _read(self, run: Path) -> None:
         try:
+            wanted = self._wanted()
             for _ in range(3):  # a choice or probe that appeared meanwhile is read at once
-                wanted, series = self._wanted(), self.series
+                series = self.series
                 with legible(run):
                     news = await asyncio.to_thread(look, run, wanted)
                 if run != self.watched_run:
                     return
                 self._take(series, news)
-                self._wanted()
+                wanted = self._wanted()
                 if self.series is series:
                     break
         except UserError as error:
@@ -304,10 +305,18 @@ class ProbesScreen(BenchScreen):
         self.draw()
         self.look()
 
+    def _say_missing(self, missing: str) -> None:
+        """Report data that the shown step lacks, if it has been read."""
+        if self._place() is None:
+            missing = self._no_run()
+        elif self._news is None:
+            missing = "this step has not been read yet"
+        self.bench.say(missing, "warning")
+
     def action_role(self, by: int) -> None:
         roles = in_order(role for name, role in self.roles if name == self.row_name())
         if not roles:
-            self.bench.say("still reading" if self.reading else "this probe has no data for any role", "warning")
+            self._say_missing("this probe has no data for any role")
             return
         now = self.series.role if self.series is not None else ""
         self._role = roles[((roles.index(now) if now in roles else 0) + by) % len(roles)]
@@ -332,7 +341,7 @@ class ProbesScreen(BenchScreen):
         probe = OFFCPU if chosen == OFFCPU or STACKS not in probes else STACKS
         roles = in_order(role for name, role in self.roles if name == probe)
         if not roles:
-            self.bench.say("no stacks in this step: neither the probe `stacks` nor `offcpu` was on", "warning")
+            self._say_missing("no stacks in this step: neither the probe `stacks` nor `offcpu` was on")
             return
         if place.step.ended_ns is None:
             self.bench.say("stacks are added up when the step ends; left chooses a step before", "warning")

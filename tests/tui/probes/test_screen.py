@@ -184,8 +184,9 @@ def test_a_step_chosen_during_a_reading_has_its_own_roles(
             assert "insert" in roles and "query" not in roles
             await act_during_a_reading(pilot, screen, turns, "step(1)")
 
-        await act_during_a_reading(pilot, screen, 0, "step(-1)", "role(1)")
-        assert "no data" not in text_of(pilot)
+        for action in ("role(1)", "flame"):
+            await act_during_a_reading(pilot, screen, 0, "step(-1)", action)
+            assert "this step has not been read yet" in text_of(pilot)
 
     # The chosen probe and role are those of both steps.
     show_probes(recording, *TO_STALL[1:], "j", "k", "d", "D", then=act)
